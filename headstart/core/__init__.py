@@ -1,0 +1,53 @@
+"""The small parts from which every algorithm is assembled; nothing here knows of data sets or simulation."""
+
+from headstart.core.adaptation import Adaptation, Adapted
+from headstart.core.algorithm import Algorithm, ClientResult, Cost, Down, Server
+from headstart.core.batch import FULL, Batch, ClientSamples, Loss, Params, Size, Weighted, check_size, weighing
+from headstart.core.cohort import Weighting, cohort_size, draw_cohort
+from headstart.core.curvature import CURVATURES, Curvature, Exact, FirstOrder, HessianFree, as_curvature
+from headstart.core.episode import BatchSizes, Episode
+from headstart.core.keys import Purpose, client_key, round_key, run_key
+from headstart.core.local import LocalSteps, descend
+from headstart.core.schedule import Diminishing, Schedule, StepDecay, StepSize, check_step_size, step_size_at
+
+__all__ = [
+    "CURVATURES",
+    "FULL",
+    "Adaptation",
+    "Adapted",
+    "Algorithm",
+    "Batch",
+    "BatchSizes",
+    "ClientResult",
+    "ClientSamples",
+    "Cost",
+    "Curvature",
+    "Diminishing",
+    "Down",
+    "Episode",
+    "Exact",
+    "FirstOrder",
+    "HessianFree",
+    "LocalSteps",
+    "Loss",
+    "Params",
+    "Purpose",
+    "Schedule",
+    "Server",
+    "Size",
+    "StepDecay",
+    "StepSize",
+    "Weighted",
+    "Weighting",
+    "as_curvature",
+    "check_size",
+    "check_step_size",
+    "client_key",
+    "cohort_size",
+    "descend",
+    "draw_cohort",
+    "round_key",
+    "run_key",
+    "step_size_at",
+    "weighing",
+]

@@ -1,0 +1,97 @@
+"""The contract that every method keeps, and through which simulator and deployment alike drive it."""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import equinox as eqx
+from jax import Array
+
+from headstart.core.batch import FULL, ClientSamples, Loss, Params, Size
+
+__all__ = ["Algorithm", "ClientResult", "Cost", "Down", "Server"]
+
+ClientState = Any
+Up = Any
+
+
+class Server(NamedTuple):
+    """What most servers keep. A method that keeps more has a state of its own with these two fields."""
+
+    params: Params
+    round: Array
+
+
+class Down(NamedTuple):
+    """What most servers send: the shared model, and this round's step size."""
+
+    params: Params
+    lr: Array | float
+
+
+class ClientResult(NamedTuple):
+    """What a client's round leaves: its own state, what it sends, and scalars to look at."""
+
+    state: ClientState
+    up: Up
+    metrics: dict[str, Array]
+
+
+class Cost(NamedTuple):
+    """What one client's round costs, so that methods compare at equal budgets."""
+
+    gradients: int
+    """Stochastic gradient evaluations (a central difference counts two)."""
+    products: int
+    """Hessian-vector products."""
+    batches: dict[Size, int]
+    """How many batches of each size are drawn."""
+
+    def samples(self, client_samples: int) -> int:
+        """Samples drawn by a client that has ``client_samples`` of them."""
+        return sum(n * (client_samples if size == FULL else int(size)) for size, n in self.batches.items())
+
+    def largest_batch(self) -> int:
+        """The largest numbered batch; a client with fewer samples cannot fill it."""
+        return max((int(size) for size in self.batches if size != FULL), default=1)
+
+
+class Algorithm(eqx.Module):
+    """A federated method: frozen hyperparameters that are pytree leaves, and pure methods.
+
+    One round is ``down = broadcast(server)``; every client of the cohort ``client_update(down)``;
+    ``server_update(mean of the ups)``. ``up`` is a pytree whose weighted mean is all the server needs, so a
+    sum over devices, a real federation's aggregation and secure aggregation are the same path.
+    Fields that shapes depend on are static; all others may be traced, so ``vmap`` runs a grid of them.
+    """
+
+    @abstractmethod
+    def init_server(self, params: Params) -> Any:
+        """The server's state before round 0; it has fields ``params`` and ``round``."""
+
+    @abstractmethod
+    def init_client(self, params: Params) -> ClientState:
+        """A client's own state before its first round; ``()`` where clients keep nothing."""
+
+    @abstractmethod
+    def broadcast(self, server: Any, key: Array) -> Any:
+        """What the server sends to the cohort; it has a field ``params``."""
+
+    @abstractmethod
+    def client_update(
+        self, loss: Loss, down: Any, state: ClientState, client: ClientSamples, key: Array
+    ) -> ClientResult:
+        """A client's local work in one round."""
+
+    @abstractmethod
+    def server_update(self, server: Any, mean_up: Up) -> Any:
+        """The server's move, from the weighted mean of what the cohort sent."""
+
+    @abstractmethod
+    def personalize(
+        self, loss: Loss, down: Any, state: ClientState, support: ClientSamples, key: Array, steps: int, size: Size
+    ) -> Params:
+        """The client's own model after ``steps`` steps on batches of ``size`` of its support data."""
+
+    @abstractmethod
+    def cost(self) -> Cost:
+        """What one client's round costs."""

@@ -1,0 +1,67 @@
+"""Algebra on pytrees: the papers' vectors, whatever shape the model gives them."""
+
+import operator
+from functools import reduce
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+__all__ = ["add", "add_scaled", "nbytes", "norm", "scale", "sub", "vdot", "weighted_mean", "weighted_sum", "zeros_like"]
+
+T = TypeVar("T")
+
+
+def add(x: T, y: T) -> T:
+    """``x + y``."""
+    return jax.tree.map(jnp.add, x, y)
+
+
+def sub(x: T, y: T) -> T:
+    """``x - y``."""
+    return jax.tree.map(jnp.subtract, x, y)
+
+
+def scale(a: Array | float, x: T) -> T:
+    """``a x``."""
+    return jax.tree.map(lambda leaf: a * leaf, x)
+
+
+def add_scaled(x: T, a: Array | float, y: T) -> T:
+    """``x + a y``: every descent step in the package is ``add_scaled(w, -lr, direction)``."""
+    return jax.tree.map(lambda p, q: p + a * q, x, y)
+
+
+def zeros_like(x: T) -> T:
+    """``0`` of the same structure."""
+    return jax.tree.map(jnp.zeros_like, x)
+
+
+def vdot(x: T, y: T) -> Array:
+    """``<x, y>``."""
+    return reduce(operator.add, jax.tree.leaves(jax.tree.map(jnp.vdot, x, y)), jnp.zeros(()))
+
+
+def norm(x: T) -> Array:
+    """Euclidean norm of all leaves together."""
+    return jnp.sqrt(vdot(x, x))
+
+
+def weighted_sum(weights: Array, stacked: T) -> T:
+    """``sum_i weights[i] stacked[i]`` over the leading axis.
+
+    A matrix-vector product: on a CPU a reduction over the leading axis of the same array is several times slower.
+    """
+    return jax.tree.map(lambda leaf: jnp.tensordot(weights.astype(leaf.dtype), leaf, 1), stacked)
+
+
+def weighted_mean(weights: Array, stacked: T) -> T:
+    """``weighted_sum`` with the weights normalised to one."""
+    return weighted_sum(weights / jnp.sum(weights), stacked)
+
+
+def nbytes(x: object) -> int:
+    """Bytes of all array leaves; works on arrays, tracers and shape structs alike."""
+    return sum(leaf.size * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(x) if hasattr(leaf, "dtype"))

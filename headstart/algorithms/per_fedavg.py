@@ -1,7 +1,7 @@
 """Per-FedAvg: generalized meta-FL with one fine-tuning step."""
 
 from headstart.algorithms.meta_fl import MetaFL
-from headstart.core import Curvature, Size, StepSize
+from headstart.core import Curvature, Size, StepSize, as_curvature
 
 __all__ = ["per_fedavg"]
 
@@ -39,7 +39,7 @@ def per_fedavg(
         inner_lr=inner_lr,
         outer_lr=outer_lr,
         local_steps=local_steps,
-        curvature=curvature,
+        curvature=as_curvature(curvature),
         batch_size=batch_size,
         inner_batch_size=inner_batch_size,
         curvature_batch_size=curvature_batch_size,

@@ -8,11 +8,12 @@ from headstart.core.curvature import CURVATURES, Curvature, Exact, FirstOrder, H
 from headstart.core.episode import BatchSizes, Episode
 from headstart.core.keys import Purpose, client_key, round_key, run_key
 from headstart.core.local import LocalSteps, descend
-from headstart.core.schedule import Diminishing, Schedule, StepDecay, StepSize, check_step_size, step_size_at
+from headstart.core.schedule import SCHEDULES, Diminishing, Schedule, StepDecay, StepSize, check_step_size, step_size_at
 
 __all__ = [
     "CURVATURES",
     "FULL",
+    "SCHEDULES",
     "Adaptation",
     "Adapted",
     "Algorithm",

@@ -12,6 +12,8 @@ __all__ = ["at_least", "in_unit_interval", "positive", "whole"]
 
 
 def _concrete(name: str, value: Any) -> float | None:
+    if isinstance(value, bool) or not (isinstance(value, (Real, np.generic)) or hasattr(value, "dtype")):
+        raise UsageError(f"{name} = {value!r} is not a number.", f"Give {name} a number.")
     if not isinstance(value, (Real, np.generic)):
         return None
     number = float(value)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from headstart.core.batch import Batch, ClientSamples, Size, Weighted, check_size
+from headstart.core.batch import FULL, Batch, ClientSamples, Size, Weighted, check_size
 from headstart.errors import UsageError
 
 __all__ = ["BatchSizes", "Episode"]
@@ -49,6 +49,8 @@ class BatchSizes(eqx.Module):
         for name, sizes in (("inner_batch_size", self.inner), ("curvature_batch_size", self.curvature)):
             for size in sizes if isinstance(sizes, tuple) else (sizes,):
                 check_size(name, size)
+            if isinstance(sizes, tuple) and FULL in sizes:
+                raise UsageError(f"{name} = {sizes!r} mixes 'full' with numbers.", "List numbers only, or give 'full'.")
         if shared and not self.inner == self.curvature == outer:
             raise UsageError(
                 "A shared batch has one size, but inner_batch_size or curvature_batch_size differs from batch_size.",

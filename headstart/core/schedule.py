@@ -9,7 +9,7 @@ from jax import Array
 from headstart.core import checks
 from headstart.errors import UsageError
 
-__all__ = ["Diminishing", "Schedule", "StepDecay", "StepSize", "check_step_size", "step_size_at"]
+__all__ = ["SCHEDULES", "Diminishing", "Schedule", "StepDecay", "StepSize", "check_step_size", "step_size_at"]
 
 
 class Schedule(eqx.Module):
@@ -70,3 +70,7 @@ def check_step_size(name: str, size: StepSize) -> None:
     """Reject a constant that is negative; a schedule has checked itself."""
     if not isinstance(size, Schedule):
         checks.at_least(name, size, 0)
+
+
+SCHEDULES: dict[str, type[Schedule]] = {"step-decay": StepDecay, "diminishing": Diminishing}
+"""Every schedule by the name a configuration uses."""

@@ -10,19 +10,19 @@ from jax import Array
 from headstart.core import Purpose, checks, run_key
 from headstart.data.federation import Federation
 from headstart.data.partition import two_groups
-from headstart.problems import Examples
+from headstart.problems import Examples, SupervisedTask
 
 __all__ = ["mnist_small", "sine"]
 
 
-def mnist_small(*, clients: int = 50, held_out: int = 10, a: int = 18, test_a: int = 3, seed: int = 0) -> Federation:
-    """5,000 training and 1,000 test images of MNIST, dealt out by fallah's two-group split.
+def mnist_small(*, clients: int = 50, held_out: int = 10, a: int = 14, test_a: int = 7, seed: int = 0) -> Federation:
+    """4,000 training and 2,000 test images of MNIST, dealt out by fallah's two-group split.
 
     Half of the clients know the digits 0-4 evenly; each of the others has mostly one of the digits 5-9 and a
     few of one of 0-4. Clients adapt on their training images and are scored on their test images.
     """
     with resources.files("headstart.data").joinpath("mnist_small.npz").open("rb") as file:
-        arrays = {name: values for name, values in np.load(file).items()}
+        arrays = dict(np.load(file).items())
     rows = two_groups(arrays["y_train"], arrays["y_test"], clients=clients, a=a, test_a=test_a, seed=seed)
     offset = len(arrays["y_train"])
     pool = Examples(
@@ -30,17 +30,29 @@ def mnist_small(*, clients: int = 50, held_out: int = 10, a: int = 18, test_a: i
         y=np.concatenate([arrays["y_train"], arrays["y_test"]]),
     )
     return Federation.from_arrays(
-        pool, rows.train, [test + offset for test in rows.test], held_out=held_out, transform=_unit_images
+        pool,
+        rows.train,
+        [test + offset for test in rows.test],
+        held_out=held_out,
+        transform=_unit_images,
+        task=SupervisedTask("classification", (28, 28), 10),
     )
 
 
 def sine(
-    *, clients: int = 25, held_out: int = 5, query_size: int = 100, noise: float = 0.0, seed: int = 0
+    *,
+    clients: int = 25,
+    held_out: int = 5,
+    support_size: int = 10,
+    query_size: int = 100,
+    noise: float = 0.0,
+    seed: int = 0,
 ) -> Federation:
     """Sine waves ``y = A sin(x + phase)``, ``x`` uniform in [-5, 5]: wang section 6.1.
 
     The training clients have amplitudes 1 .. 5 and phases ``i pi / 5``; amplitudes and phases of held-out
-    clients are drawn uniformly from the same ranges.
+    clients are drawn uniformly from the same ranges. A client adapts on ``support_size`` samples and is scored on
+    ``query_size`` others.
     """
     checks.whole("clients", clients, 1)
     checks.whole("held_out", held_out, 0)
@@ -56,7 +68,14 @@ def sine(
         ),
         "noise": jnp.full(clients + held_out, noise),
     }
-    return Federation.from_tasks(tasks, _draw_sine, query_size=query_size, held_out=held_out)
+    return Federation.from_tasks(
+        tasks,
+        _draw_sine,
+        support_size=support_size,
+        query_size=query_size,
+        held_out=held_out,
+        task=SupervisedTask("regression", 1, 1),
+    )
 
 
 def _unit_images(batch: Examples) -> Examples:

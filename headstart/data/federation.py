@@ -13,6 +13,7 @@ from jax import Array
 
 from headstart.core import FULL, Batch, Size, Weighted, checks
 from headstart.errors import UsageError
+from headstart.problems import SupervisedTask
 
 __all__ = ["PARTS", "ClientView", "Clients", "Federation", "GeneratedClients", "IndexLists", "IndexedClients", "Part"]
 
@@ -95,22 +96,24 @@ class IndexedClients(Clients):
 class GeneratedClients(Clients):
     """Clients as functions that draw samples: ``draw(task, key, size)`` for a pytree of task parameters.
 
-    Such a client has no whole: ``"full"`` means ``query_size`` fresh draws when it is scored, and is refused
-    elsewhere. Support and query draws come from keys of their own.
+    Training draws are endless, so a training batch of ``"full"`` is refused. A client's whole support and query
+    data are ``support_size`` and ``query_size`` samples that stay the same whenever they are asked for.
     """
 
     tasks: Any
     draw: Callable[[Any, Array, int], Batch] = eqx.field(static=True)
+    support_size: int = eqx.field(static=True)
     query_size: int = eqx.field(static=True)
 
     def sample(self, part: Part, client: Array, key: Array, size: Size) -> Batch:
         if size == FULL:
-            if part != "query":
+            if part == "train":
                 raise UsageError(
                     "Clients that generate their samples have no whole data for a batch size of 'full'.",
                     "Give the batch size as a number.",
                 )
-            size = self.query_size
+            size = self.support_size if part == "support" else self.query_size
+            key = jax.random.fold_in(jax.random.key(0), client)
         task = jax.tree.map(lambda a: a[client], self.tasks)
         return self.draw(task, jax.random.fold_in(key, PARTS.index(part)), size)
 
@@ -125,6 +128,8 @@ class Federation:
     trained: int
     counts: dict[str, np.ndarray] | None
     """Samples a client and part, or ``None`` where clients generate them."""
+    task: SupervisedTask | None = None
+    """What the samples are for, where they are supervised examples."""
 
     @classmethod
     def from_arrays(
@@ -137,6 +142,7 @@ class Federation:
         held_out: int = 0,
         names: Sequence[str] | None = None,
         transform: Callable[[Batch], Batch] = lambda batch: batch,
+        task: SupervisedTask | None = None,
     ) -> "Federation":
         """Clients as row lists into ``pool``, a pytree of arrays with one leading axis.
 
@@ -166,6 +172,7 @@ class Federation:
             total=total,
             trained=total - held_out,
             counts={part: np.array([len(rows) for rows in lists]) for part, lists in parts.items()},
+            task=task,
         )
         federation._check_lists(parts, length)
         _check_finite(pool, parts, federation.name)
@@ -178,8 +185,10 @@ class Federation:
         draw: Callable[[Any, Array, int], Batch],
         *,
         query_size: int,
+        support_size: int = 10,
         held_out: int = 0,
         names: Sequence[str] | None = None,
+        task: SupervisedTask | None = None,
     ) -> "Federation":
         """Clients that draw samples from a distribution of their own; ``tasks`` has one leading axis of clients."""
         total = {leaf.shape[0] for leaf in jax.tree.leaves(tasks)}
@@ -187,6 +196,7 @@ class Federation:
             raise UsageError(
                 "The task parameters do not agree on the number of clients.", "Give every leaf the same leading axis."
             )
+        checks.whole("support_size", support_size, 1)
         checks.whole("query_size", query_size, 1)
         (n,) = total
         checks.whole("held_out", held_out, 0)
@@ -194,7 +204,8 @@ class Federation:
             raise UsageError(f"held_out = {held_out} of {n} clients leaves none to train.", "Hold out fewer.")
         if names is not None:
             _check_names(names, n)
-        return cls(GeneratedClients(jax.tree.map(jnp.asarray, tasks), draw, query_size), names, n, n - held_out, None)
+        clients = GeneratedClients(jax.tree.map(jnp.asarray, tasks), draw, support_size, query_size)
+        return cls(clients, names, n, n - held_out, counts=None, task=task)
 
     def name(self, client: int) -> str:
         """What a client is called."""

@@ -38,6 +38,8 @@ def _deal(labels: np.ndarray, clients: int, a: int, name: str, rng: np.random.Ge
     checks.whole(name, a, 2)
     classes = np.unique(labels)
     half = len(classes) // 2
+    if half == 0:
+        raise UsageError(f"The labels hold {len(classes)} class.", "Two groups need two classes or more.")
     stock = {c: rng.permutation(np.flatnonzero(labels == c)) for c in classes}
     first = (clients + 1) // 2
     wanted = [{classes[c]: a for c in range(half)} for _ in range(first)]

@@ -68,7 +68,7 @@ class NNXModel(Model):
             raise UsageError("Flax is not installed.", "Install it: pip install 'headstart[flax]'.") from error
         module = self.build(nnx.Rngs(key))
         module.eval()
-        graph, params, statistics, rest = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
+        graph, params, statistics, rest = nnx.split(module, nnx.Param, nnx.BatchStat, ...)  # type: ignore[misc]
         if jax.tree.leaves(statistics):
             raise UsageError(
                 "The NNX module keeps batch statistics, which a local gradient step cannot update.",

@@ -1,7 +1,7 @@
 """Classification and regression: a model, and samples with an input ``x`` and a target ``y``."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +11,23 @@ from headstart.core import Params
 from headstart.models import Model
 from headstart.problems.problem import Problem
 
-__all__ = ["Classification", "Examples", "Regression"]
+__all__ = ["Classification", "Examples", "Regression", "SupervisedTask", "problem_for"]
 
 
 class Examples(NamedTuple):
     """Samples of a supervised problem."""
 
-    x: Array
-    y: Array
+    x: Any
+    y: Any
+
+
+@dataclass(frozen=True)
+class SupervisedTask:
+    """What a set of examples is for: the kind of prediction, and the shapes a model needs."""
+
+    kind: Literal["classification", "regression"]
+    inputs: int | tuple[int, ...]
+    outputs: int
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,11 @@ class Regression(Problem):
 
     def metrics(self, params: Params, batch: Examples) -> dict[str, Array]:
         return {"loss": self.loss(params, batch)}
+
+
+def problem_for(task: SupervisedTask, model: Model) -> Problem:
+    """The problem that a task and a model make."""
+    return Classification(model) if task.kind == "classification" else Regression(model)
 
 
 def _cross_entropy(logits: Array, labels: Array) -> Array:

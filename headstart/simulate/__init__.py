@@ -1,8 +1,9 @@
 """The simulator: rounds, evaluation, training, and its record."""
 
 from headstart.simulate.evaluate import Evaluation, summarize
+from headstart.simulate.record import RunDirectory, RunRecord, load_run
 from headstart.simulate.rounds import Backend, RoundPlan, RunState, trace_count
-from headstart.simulate.train import Journal, Progress, Result, Simulation, train
+from headstart.simulate.train import Journal, Progress, Result, Simulation, check, train
 
 __all__ = [
     "Backend",
@@ -11,8 +12,12 @@ __all__ = [
     "Progress",
     "Result",
     "RoundPlan",
+    "RunDirectory",
+    "RunRecord",
     "RunState",
     "Simulation",
+    "check",
+    "load_run",
     "summarize",
     "trace_count",
     "train",

@@ -1,6 +1,7 @@
 """The debugging backend: one client at a time, nothing compiled, and every failure named."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import jax
@@ -53,15 +54,14 @@ def _round(
     down = algorithm.broadcast(state.server, round_key(keys.server, k))
     weights = cohort_weights(plan, clients, cohort)
     share = weights / jnp.sum(weights)
-    states, total = state.clients, None
+    states, sent = state.clients, []
     for member, part in zip(np.asarray(cohort).tolist(), share, strict=True):
         if member >= plan.clients:
             continue
         result = _client(loss, algorithm, clients, down, states, round_key(keys.client, k), member, k, name)
         states = jax.tree.map(lambda all_, new, i=member: all_.at[i].set(new), states, result.state)
-        scaled = tree.scale(part, (result.up, result.metrics))
-        total = scaled if total is None else tree.add(total, scaled)
-    mean_up, metrics = total
+        sent.append(tree.scale(part, (result.up, result.metrics)))
+    mean_up, metrics = reduce(tree.add, sent)
     wire = {"bytes_down": tree.nbytes(down), "bytes_up": tree.nbytes(mean_up)}
     metrics = metrics | {n: jnp.asarray(size, jnp.int32) for n, size in wire.items()}
     return RunState(algorithm.server_update(state.server, mean_up), states), metrics

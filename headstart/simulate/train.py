@@ -3,23 +3,24 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from headstart.core import Algorithm, Params, Purpose, Size, Weighting, checks, cohort_size, run_key, weighing
 from headstart.core.batch import FULL
 from headstart.data import Federation
-from headstart.errors import Diverged, UsageError
+from headstart.errors import Diverged, UsageError, did_you_mean
 from headstart.problems import Problem
 from headstart.simulate.evaluate import Evaluation, evaluate, summarize
 from headstart.simulate.loop import run_loop
-from headstart.simulate.rounds import Backend, Keys, RoundPlan, RunState, draw_cohorts, run_chunk
+from headstart.simulate.rounds import CLIENT_AXIS, Backend, Keys, RoundPlan, RunState, draw_cohorts, run_chunk
 
-__all__ = ["Journal", "Progress", "Result", "Simulation", "train"]
+__all__ = ["Journal", "Progress", "Result", "Simulation", "check", "train"]
 
 CHUNK_SECONDS = 1.0
 """How long an automatically sized chunk should take: often enough to checkpoint and to show progress."""
@@ -74,7 +75,22 @@ class Memory:
         return None
 
     def tables(self) -> tuple[pa.Table | None, pa.Table | None]:
-        return tuple(pa.concat_tables(t) if t else None for t in (self.told_rounds, self.told_evaluations))
+        rounds, evaluations = (pa.concat_tables(t) if t else None for t in (self.told_rounds, self.told_evaluations))
+        return rounds, evaluations
+
+
+def check(algorithm: Algorithm, federation: Federation, cohort: float | int, weighting: Weighting) -> None:
+    """Refuse what cannot be trained: clients too small for a batch, or a cohort larger than the federation."""
+    cohort_size(cohort, federation.trained)
+    if weighting not in get_args(Weighting):
+        raise UsageError(f"There is no weighting {weighting!r}.", did_you_mean(str(weighting), get_args(Weighting)))
+    cost = algorithm.cost()
+    federation.check_batch(cost.largest_batch())
+    if federation.counts is None and (weighting == "samples" or FULL in cost.batches):
+        raise UsageError(
+            "These clients generate their samples and have no sample count.",
+            "Use weighting = 'uniform' and give batch sizes as numbers.",
+        )
 
 
 class Simulation:
@@ -100,13 +116,8 @@ class Simulation:
         checks.whole("seed", seed, 0)
         self.algorithm, self.problem, self.federation = algorithm, problem, federation
         self.backend = backend
+        check(algorithm, federation, cohort, weighting)
         self.cost = algorithm.cost()
-        federation.check_batch(self.cost.largest_batch())
-        if federation.counts is None and (weighting == "samples" or FULL in self.cost.batches):
-            raise UsageError(
-                "These clients generate their samples and have no sample count.",
-                "Use weighting = 'uniform' and give batch sizes as numbers.",
-            )
         if at_once is not None:
             checks.whole("at_once", at_once, 1)
         self.plan = RoundPlan(
@@ -144,6 +155,7 @@ class Simulation:
                 cohorts, self.round, rounds, self.federation.name,
             )  # fmt: skip
         else:
+            self.state = _spread(self.state, self.plan.devices)
             self.state, metrics = run_chunk(
                 self.problem, self.plan, self.algorithm, self.federation.clients, self.state, self.keys,
                 cohorts, first, jnp.asarray(rounds, jnp.int32),
@@ -301,7 +313,7 @@ def train(
         began = time.perf_counter()
         table = sim.advance(step, capacity)
         seconds = time.perf_counter() - began
-        _check_finite(table, federation)
+        _check_finite(table)
         journal.rounds(table)
         if sim.round % every == 0 or sim.round == rounds:
             journal.evaluated(sim.evaluate(evaluation))
@@ -326,7 +338,7 @@ def train(
     )
 
 
-def _check_finite(table: pa.Table, federation: Federation) -> None:
+def _check_finite(table: pa.Table) -> None:
     loss = table["loss"].to_numpy()
     bad = np.flatnonzero(~np.isfinite(loss))
     if bad.size:
@@ -334,6 +346,14 @@ def _check_finite(table: pa.Table, federation: Federation) -> None:
             f"The training loss is not finite from round {table['round'][int(bad[0])].as_py()} on.\n"
             "  Lower outer_lr or inner_lr; backend = 'loop' names the client where it begins."
         )
+
+
+def _spread(state: RunState, devices: int) -> RunState:
+    """The state as a sharded chunk returns it; placed otherwise it would be traced and compiled a second time."""
+    if devices == 1:
+        return state
+    mesh = jax.make_mesh((devices,), (CLIENT_AXIS,), axis_types=(AxisType.Auto,), devices=jax.devices()[:devices])
+    return jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
 
 
 def _device_count(backend: Backend, devices: int | None) -> int:

@@ -1,0 +1,63 @@
+# Needs Python 3.11 or newer with pip and venv, and make. Everything else is installed into .venv.
+#
+#   make PYTHON=python3.12 test     uses another interpreter
+#   make test ARGS='-k meta_fl'     hands arguments on to the command
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test test-slow lint format bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.run ## install, train on the embedded data and compare the methods
+	$(BIN)/headstart run $(ARGS)
+
+test: $(VENV)/.dev ## install what the tests need and run all but the slow ones
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+
+test-slow: $(VENV)/.dev ## run the slow tests only
+	$(BIN)/python -m pytest -n 2 -m slow $(ARGS)
+
+lint: $(VENV)/.dev ## check style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev ## rewrite the code in the common style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench ## measure speed and memory against the bars
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## remove the environment and every cache; runs are kept
+	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Each stamp is newer than pyproject.toml once its installation has succeeded. The package is installed in
+# editable mode, so a change of code needs no new installation.
+
+$(VENV)/.pip:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit( \
+	  "headstart needs Python 3.11 or newer, and $(PYTHON) is %d.%d. Try: make PYTHON=python3.11 ..." % sys.version_info[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'  # the first that reads dependency groups
+	@touch $@
+
+$(VENV)/.run: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable '.[plot]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable '.[flax,plot]' --group test --group lint
+	@touch $@
+
+$(VENV)/.bench: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable '.[plot]' --group bench
+	@touch $@

@@ -1,0 +1,92 @@
+"""Files that are either whole or not there: every write goes to a temporary name and is renamed into place."""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from headstart.errors import UsageError
+
+__all__ = ["PARTIAL", "read_tree", "write_json", "write_parquet", "write_tree"]
+
+PARTIAL = ".*.partial"
+"""What files look like that a killed process was writing."""
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON that people can read."""
+    _atomically(path, lambda temporary: temporary.write_text(json.dumps(content, indent=2) + "\n"))
+
+
+def write_parquet(path: Path, table: pa.Table) -> None:
+    """Write a table."""
+    _atomically(path, lambda temporary: pq.write_table(table, temporary))
+
+
+def write_tree(path: Path, tree: Any, metadata: dict[str, str]) -> None:
+    """Write a pytree's arrays by their paths, as safetensors."""
+    arrays = {name: np.asarray(leaf) for name, leaf in _named_leaves(tree)}
+    _atomically(path, lambda temporary: save_file(arrays, temporary, metadata=metadata))
+
+
+def read_tree(path: Path, template: Any) -> tuple[Any, dict[str, str]]:
+    """Read arrays back into the structure of ``template``, checking that paths, shapes and types agree."""
+    with safe_open(path, framework="numpy") as file:
+        stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        metadata = file.metadata() or {}
+    wanted = _named_leaves(template)
+    if set(stored) != {name for name, _ in wanted}:
+        differing = sorted(set(stored) ^ {name for name, _ in wanted})
+        raise UsageError(
+            f"{path} holds other arrays than this model has; the first that differs is {differing[0]}.",
+            "Resume with the configuration that the run was started with.",
+        )
+    for name, leaf in wanted:
+        if stored[name].shape != leaf.shape or stored[name].dtype != leaf.dtype:
+            raise UsageError(
+                f"{path}: {name} is {stored[name].dtype}{stored[name].shape}, "
+                f"but this model wants {leaf.dtype}{leaf.shape}.",
+                "Resume with the configuration that the run was started with.",
+            )
+    leaves = [jax.numpy.asarray(stored[name]) for name, _ in wanted]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves), metadata
+
+
+def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+def _atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Write beside ``path``, flush to the disk, rename, and flush the rename: kill -9 leaves old or new, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        os.fsync(handle)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise UsageError(
+                f"{path} cannot be written: {error.strerror or error}.",
+                "Make room or mend the permissions; what was written before is whole and can be resumed.",
+            ) from error
+        raise
+    finally:
+        os.close(handle)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

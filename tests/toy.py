@@ -1,0 +1,69 @@
+"""The small problem and federation that most tests share, and how they compare pytrees."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import headstart as hs
+
+SIZES = (5, 9, 6, 7, 8)
+QUERY = 4
+FEATURES = 3
+
+
+def client_arrays(sizes=SIZES, seed=0):
+    """For each client its training and its query samples ``(x, y)``, with labels -1 and 1."""
+    rng = np.random.default_rng(seed)
+
+    def samples(size, center):
+        x = rng.normal(center, 1.0, (size, FEATURES))
+        return x, np.where(rng.random(size) < 0.5, -1.0, 1.0)
+
+    centers = rng.normal(size=(len(sizes), FEATURES))
+    return [(samples(n, c), samples(QUERY, c)) for n, c in zip(sizes, centers, strict=True)]
+
+
+def federation(sizes=SIZES, held_out=0, **options):
+    """The same clients as row lists into one pool."""
+    clients = client_arrays(sizes)
+    parts = [part for client in clients for part in client]
+    ends = np.cumsum([len(y) for _, y in parts])
+    rows = [np.arange(end - len(y), end) for end, (_, y) in zip(ends, parts, strict=True)]
+    pool = hs.Examples(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    return hs.Federation.from_arrays(pool, rows[::2], rows[1::2], held_out=held_out, **options)
+
+
+def start(key=None):
+    return {"weight": jnp.asarray([0.5, -0.3, 0.2]), "bias": jnp.asarray(0.1)}
+
+
+def logistic_loss(params, batch):
+    return jnp.mean(jax.nn.softplus(-batch.y * (batch.x @ params["weight"] + params["bias"])))
+
+
+LOGISTIC = hs.CustomProblem(init_fn=start, loss_fn=logistic_loss)
+MLP = hs.Regression(hs.MLP(inputs=FEATURES, outputs=1, hidden=(4,), activation="tanh"))
+
+
+def flat(params):
+    """Logistic parameters as one vector with the bias last."""
+    return np.concatenate([np.asarray(params["weight"]), np.asarray(params["bias"])[None]])
+
+
+def to_numpy(tree):
+    return jax.tree.map(np.asarray, tree)
+
+
+def assert_close(actual, expected, relative):
+    """Leaf by leaf, the largest difference within ``relative`` of the largest entry."""
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for got, want in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        got, want = np.asarray(got), np.asarray(want)
+        assert np.isfinite(got).all()
+        assert np.abs(got - want).max(initial=0) <= relative * np.abs(want).max(initial=0)
+
+
+def assert_same_bits(actual, expected):
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for got, want in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(want))

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import headstart as hs
+from headstart.simulate.rounds import draw_cohorts
 
 SIZES = (5, 9, 6, 7, 8)
 QUERY = 4
@@ -48,6 +49,12 @@ MLP = hs.Regression(hs.MLP(inputs=FEATURES, outputs=1, hidden=(4,), activation="
 def flat(params):
     """Logistic parameters as one vector with the bias last."""
     return np.concatenate([np.asarray(params["weight"]), np.asarray(params["bias"])[None]])
+
+
+def cohorts(sim, rounds):
+    """Who takes part in the coming rounds, without those that fill a cohort up."""
+    drawn = draw_cohorts(sim.plan, sim.keys, jnp.asarray(sim.round, jnp.int32), rounds)
+    return np.asarray(drawn.clients)[:, : sim.plan.cohort]
 
 
 def to_numpy(tree):

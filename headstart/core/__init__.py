@@ -1,9 +1,10 @@
 """The small parts from which every algorithm is assembled; nothing here knows of data sets or simulation."""
 
 from headstart.core.adaptation import Adaptation, Adapted
-from headstart.core.algorithm import Algorithm, ClientResult, Cost, Down, Server
+from headstart.core.algorithm import Algorithm, ClientResult, Cost, Down, RefreshingAlgorithm, Server
 from headstart.core.batch import FULL, Batch, ClientSamples, Loss, Params, Size, Weighted, check_size, weighing
 from headstart.core.cohort import Weighting, cohort_size, draw_cohort
+from headstart.core.composition import Composition, MetaComposition, Objective, UserComposition, as_composition
 from headstart.core.curvature import CURVATURES, Curvature, Exact, FirstOrder, HessianFree, as_curvature
 from headstart.core.episode import BatchSizes, Episode
 from headstart.core.keys import Purpose, client_key, round_key, run_key
@@ -21,6 +22,7 @@ __all__ = [
     "BatchSizes",
     "ClientResult",
     "ClientSamples",
+    "Composition",
     "Cost",
     "Curvature",
     "Diminishing",
@@ -31,15 +33,20 @@ __all__ = [
     "HessianFree",
     "LocalSteps",
     "Loss",
+    "MetaComposition",
+    "Objective",
     "Params",
     "Purpose",
+    "RefreshingAlgorithm",
     "Schedule",
     "Server",
     "Size",
     "StepDecay",
     "StepSize",
+    "UserComposition",
     "Weighted",
     "Weighting",
+    "as_composition",
     "as_curvature",
     "check_size",
     "check_step_size",

@@ -1,14 +1,15 @@
 """The contract that every method keeps, and through which simulator and deployment alike drive it."""
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 from jax import Array
 
-from headstart.core.batch import FULL, ClientSamples, Loss, Params, Size
+from headstart.core.batch import FULL, ClientSamples, Params, Size
+from headstart.core.composition import Objective
 
-__all__ = ["Algorithm", "ClientResult", "Cost", "Down", "Server"]
+__all__ = ["Algorithm", "ClientResult", "Cost", "Down", "RefreshingAlgorithm", "Server"]
 
 ClientState = Any
 Up = Any
@@ -64,6 +65,11 @@ class Algorithm(eqx.Module):
     Fields that shapes depend on are static; all others may be traced, so ``vmap`` runs a grid of them.
     """
 
+    objectives: ClassVar[tuple[type, ...]] = ()
+    """Kinds of objective other than a plain loss that the method can work on."""
+    needs_everyone: ClassVar[bool] = False
+    """Whether the method is defined only for cohorts of all clients."""
+
     @abstractmethod
     def init_server(self, params: Params) -> Any:
         """The server's state before round 0; it has fields ``params`` and ``round``."""
@@ -78,9 +84,9 @@ class Algorithm(eqx.Module):
 
     @abstractmethod
     def client_update(
-        self, loss: Loss, down: Any, state: ClientState, client: ClientSamples, key: Array
+        self, objective: Objective, down: Any, state: ClientState, client: ClientSamples, key: Array
     ) -> ClientResult:
-        """A client's local work in one round."""
+        """A client's local work in one round. The objective is the problem's loss, unless ``objectives`` says other."""
 
     @abstractmethod
     def server_update(self, server: Any, mean_up: Up) -> Any:
@@ -88,10 +94,36 @@ class Algorithm(eqx.Module):
 
     @abstractmethod
     def personalize(
-        self, loss: Loss, down: Any, state: ClientState, support: ClientSamples, key: Array, steps: int, size: Size
+        self,
+        objective: Objective,
+        down: Any,
+        state: ClientState,
+        support: ClientSamples,
+        key: Array,
+        steps: int,
+        size: Size,
     ) -> Params:
         """The client's own model after ``steps`` steps on batches of ``size`` of its support data."""
 
     @abstractmethod
     def cost(self) -> Cost:
         """What one client's round costs."""
+
+
+class RefreshingAlgorithm(Algorithm):
+    """A method in which a second cohort, independent of the first, refreshes its memories before the round's work.
+
+    ``server_update`` is then given two means: what the refreshed clients sent, and what the cohort sent.
+    """
+
+    @abstractmethod
+    def refresh(
+        self,
+        objective: Objective,
+        down: Any,
+        state: ClientState,
+        client: ClientSamples,
+        key: Array,
+        participation: float,
+    ) -> ClientResult:
+        """A refreshed client's work; ``participation`` is the probability with which it was drawn."""

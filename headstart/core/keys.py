@@ -21,6 +21,8 @@ class Purpose(IntEnum):
     SERVER = 3
     EVALUATE = 4
     DATA = 5
+    REFRESH_COHORT = 6
+    REFRESH = 7
 
 
 def run_key(seed: int, purpose: Purpose) -> Array:

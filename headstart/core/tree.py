@@ -1,12 +1,12 @@
 """Algebra on pytrees: the papers' vectors, whatever shape the model gives them."""
 
+import math
 import operator
 from functools import reduce
 from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 __all__ = ["add", "add_scaled", "nbytes", "norm", "scale", "sub", "vdot", "weighted_mean", "weighted_sum", "zeros_like"]
@@ -63,5 +63,5 @@ def weighted_mean(weights: Array, stacked: T) -> T:
 
 
 def nbytes(x: object) -> int:
-    """Bytes of all array leaves; works on arrays, tracers and shape structs alike."""
-    return sum(leaf.size * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(x) if hasattr(leaf, "dtype"))
+    """Bytes of all leaves; arrays, tracers, shape structs and plain numbers alike."""
+    return sum(math.prod(jnp.shape(leaf)) * jnp.result_type(leaf).itemsize for leaf in jax.tree.leaves(x))

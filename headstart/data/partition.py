@@ -1,6 +1,6 @@
 """Ways to deal labelled samples out to clients."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,24 +37,19 @@ def two_groups(
 def _deal(labels: np.ndarray, clients: int, a: int, name: str, rng: np.random.Generator) -> list[np.ndarray]:
     checks.whole(name, a, 2)
     classes = np.unique(labels)
-    half = len(classes) // 2
-    if half == 0:
+    if len(classes) < 2:
         raise UsageError(f"The labels hold {len(classes)} class.", "Two groups need two classes or more.")
     stock = {c: rng.permutation(np.flatnonzero(labels == c)) for c in classes}
-    first = (clients + 1) // 2
-    wanted = [{classes[c]: a for c in range(half)} for _ in range(first)]
-    wanted += [
-        {classes[i % half]: a // 2, classes[half + (i // half) % (len(classes) - half)]: 2 * a}
-        for i in range(clients - first)
-    ]
-    for c in classes:
-        total = sum(want.get(c, 0) for want in wanted)
-        if total > len(stock[c]):
-            raise UsageError(
-                f"{clients} clients with {name} = {a} want {total} samples of class {c}, but there are "
-                f"{len(stock[c])}.",
-                f"Lower {name} to {a * len(stock[c]) // total}, or take fewer clients.",
-            )
+    wanted = _wanted(classes, clients, a)
+    short = _short_class(wanted, stock)
+    if short is not None:
+        total = sum(want.get(short, 0) for want in wanted)
+        fits = next((b for b in range(a - 1, 1, -1) if _short_class(_wanted(classes, clients, b), stock) is None), None)
+        raise UsageError(
+            f"{clients} clients with {name} = {a} want {total} samples of class {short}, but there are "
+            f"{len(stock[short])}.",
+            "Take fewer clients." if fits is None else f"Lower {name} to {fits}, or take fewer clients.",
+        )
     rows: list[np.ndarray] = []
     for want in wanted:
         taken = []
@@ -63,3 +58,19 @@ def _deal(labels: np.ndarray, clients: int, a: int, name: str, rng: np.random.Ge
             stock[c] = stock[c][count:]
         rows.append(np.sort(np.concatenate(taken)))
     return rows
+
+
+def _wanted(classes: np.ndarray, clients: int, a: int) -> list[dict[Any, int]]:
+    """How many samples of which class each client is dealt."""
+    half, first = len(classes) // 2, (clients + 1) // 2
+    even = [dict.fromkeys(classes[:half], a) for _ in range(first)]
+    skewed = [
+        {classes[i % half]: a // 2, classes[half + (i // half) % (len(classes) - half)]: 2 * a}
+        for i in range(clients - first)
+    ]
+    return even + skewed
+
+
+def _short_class(wanted: list[dict[Any, int]], stock: dict[Any, np.ndarray]) -> Any:
+    """The first class of which more is wanted than there is, or ``None``."""
+    return next((c for c, rows in stock.items() if sum(want.get(c, 0) for want in wanted) > len(rows)), None)

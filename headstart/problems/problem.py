@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from jax import Array
 
-from headstart.core import Batch, Loss, Params
+from headstart.core import Batch, Loss, Objective, Params, weighing
 
 __all__ = ["CustomProblem", "Problem"]
 
@@ -25,6 +25,10 @@ class Problem(ABC):
     @abstractmethod
     def loss(self, params: Params, batch: Batch) -> Array:
         """Mean loss of a batch."""
+
+    def objective(self) -> Objective:
+        """What algorithms are given to work on: the loss, taking `Weighted` batches too."""
+        return weighing(self.loss)
 
     @abstractmethod
     def metrics(self, params: Params, batch: Batch) -> dict[str, Array]:

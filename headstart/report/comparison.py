@@ -48,11 +48,11 @@ def comparison_table(record: RunRecord) -> Table:
         title=f"{metric}{unit} at the last round, mean ± deviation over all and over new clients",
         title_justify="left",
         box=box.SIMPLE_HEAD,
-        pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
     table.add_column("method", no_wrap=True)
-    table.add_column("over")
-    for heading in (*map(adapted_after, steps), "worst 10%", "best at", "time"):
+    table.add_column("over", no_wrap=True)
+    for heading in (*map(adapted_after, steps), "worst 10%", "best", "time"):
         table.add_column(heading, justify="right", no_wrap=True)
 
     def shown(value: float) -> str:

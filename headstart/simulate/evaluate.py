@@ -47,6 +47,7 @@ class Evaluation:
             checks.whole("evaluate.max_clients", self.max_clients, 1)
         if not self.steps:
             raise UsageError("evaluate.steps is empty.", "List numbers of adaptation steps, such as [0, 1].")
+        object.__setattr__(self, "steps", tuple(self.steps))  # a list would not do as a static argument
         for steps in self.steps:
             checks.whole("evaluate.steps", steps, 0)
         check_size("evaluate.batch_size", self.batch_size)
@@ -121,7 +122,7 @@ def _score(
     key: Array,
     ids: Array,
 ) -> list[dict[str, Array]]:
-    loss, metrics = weighing(problem.loss), weighing(problem.metrics)
+    objective, metrics = problem.objective(), weighing(problem.metrics)
     down = algorithm.broadcast(state.server, key)
     newcomer = algorithm.init_client(state.server.params)
 
@@ -133,7 +134,9 @@ def _score(
         )
         support, query = clients.view("support", client), clients.view("query", client)
         batch = query.sample(client_key(key, client), FULL)
-        adapted = [algorithm.personalize(loss, down, own, support, client_key(key, client), n, size) for n in steps]
+        adapted = [
+            algorithm.personalize(objective, down, own, support, client_key(key, client), n, size) for n in steps
+        ]
         return [metrics(params, batch) for params in adapted]
 
     return jax.lax.map(score, ids, batch_size=CLIENTS_AT_ONCE)

@@ -1,7 +1,8 @@
 """The debugging backend: one client at a time, nothing compiled, and every failure named."""
 
-from collections.abc import Callable
-from functools import reduce
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -9,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from headstart.core import Algorithm, client_key, round_key, tree, weighing
+from headstart.core import Algorithm, ClientResult, Objective, RefreshingAlgorithm, client_key, round_key, tree
 from headstart.data import Clients
 from headstart.errors import ClientFailure, HeadstartError
 from headstart.problems import Problem
-from headstart.simulate.rounds import Keys, RoundPlan, RunState, cohort_weights
+from headstart.simulate.rounds import Cohorts, Keys, RoundPlan, RunState, cohort_weights, wire_bytes
 
 __all__ = ["run_loop"]
 
@@ -25,70 +26,88 @@ def run_loop(
     clients: Clients,
     state: RunState,
     keys: Keys,
-    cohorts: Array,
+    cohorts: Cohorts,
     first: int,
     rounds: int,
     name: Callable[[int], str],
 ) -> tuple[RunState, dict[str, Array]]:
     """What ``run_chunk`` does, round by round and client by client, in plain Python."""
+    objective = problem.objective()
     history = []
     with jax.disable_jit():
         for i in range(rounds):
-            state, metrics = _round(problem, plan, algorithm, clients, state, keys, cohorts[i], first + i, name)
+            cohort = jax.tree.map(lambda rows, i=i: rows[i], cohorts)
+            state, metrics = _round(objective, plan, algorithm, clients, state, keys, cohort, first + i, name)
             history.append(metrics)
     return state, jax.tree.map(lambda *values: jnp.stack(values), *history)
 
 
 def _round(
-    problem: Problem,
+    objective: Objective,
     plan: RoundPlan,
     algorithm: Algorithm,
     clients: Clients,
     state: RunState,
     keys: Keys,
-    cohort: Array,
+    cohort: Cohorts,
     k: int,
     name: Callable[[int], str],
 ) -> tuple[RunState, dict[str, Array]]:
-    loss = weighing(problem.loss)
     down = algorithm.broadcast(state.server, round_key(keys.server, k))
-    weights = cohort_weights(plan, clients, cohort)
-    share = weights / jnp.sum(weights)
-    states, sent = state.clients, []
-    for member, part in zip(np.asarray(cohort).tolist(), share, strict=True):
-        if member >= plan.clients:
-            continue
-        result = _client(loss, algorithm, clients, down, states, round_key(keys.client, k), member, k, name)
-        states = jax.tree.map(lambda all_, new, i=member: all_.at[i].set(new), states, result.state)
-        sent.append(tree.scale(part, (result.up, result.metrics)))
-    mean_up, metrics = reduce(tree.add, sent)
-    wire = {"bytes_down": tree.nbytes(down), "bytes_up": tree.nbytes(mean_up)}
-    metrics = metrics | {n: jnp.asarray(size, jnp.int32) for n, size in wire.items()}
-    return RunState(algorithm.server_update(state.server, mean_up), states), metrics
+    everyone = state.clients
+    work = partial(_work, objective, plan, clients, down, k, name)
+    refreshed: Any = None
+    if isinstance(algorithm, RefreshingAlgorithm):
+        assert cohort.refresh is not None
+        update = partial(algorithm.refresh, participation=plan.cohort / plan.clients)
+        (refreshed, _), everyone = work(update, everyone, cohort.refresh, round_key(keys.refresh, k))
+    (mean_up, metrics), everyone = work(algorithm.client_update, everyone, cohort, round_key(keys.client, k))
+    if isinstance(algorithm, RefreshingAlgorithm):
+        mean_up = (refreshed, mean_up)
+    return RunState(algorithm.server_update(state.server, mean_up), everyone), metrics | wire_bytes(down, mean_up)
 
 
-def _client(
-    loss: Any,
-    algorithm: Algorithm,
+def _work(
+    objective: Objective,
+    plan: RoundPlan,
     clients: Clients,
     down: Any,
-    states: Any,
-    key: Array,
-    member: int,
     k: int,
     name: Callable[[int], str],
-) -> Any:
-    """One client's update; an exception or a value that is not finite becomes an error that names it."""
-    client = jnp.asarray(member, jnp.int32)
-    own = jax.tree.map(lambda all_: all_[member], states)
+    update: Callable[..., ClientResult],
+    everyone: Any,
+    cohort: Cohorts,
+    key: Array,
+) -> tuple[Any, Any]:
+    weights = cohort_weights(plan, clients, cohort.clients)
+    share = weights / jnp.sum(weights)
+    sent = []
+    for member, slot, part in zip(cohort.clients.tolist(), cohort.slots.tolist(), share, strict=True):
+        if member >= plan.clients:
+            continue
+        own = jax.tree.map(lambda all_, i=slot: all_[i], everyone)
+        client = jnp.asarray(member, jnp.int32)
+        with _blaming(name(member), k):
+            result = update(objective, down, own, clients.view("train", client), client_key(key, client))
+        _check_finite(result, name(member), k)
+        everyone = jax.tree.map(lambda all_, new, i=slot: all_.at[i].set(new), everyone, result.state)
+        sent.append(tree.scale(part, (result.up, result.metrics)))
+    return reduce(tree.add, sent), everyone
+
+
+@contextmanager
+def _blaming(client: str, k: int) -> Iterator[None]:
+    """Turn whatever a client's update raises into an error that names the client."""
     try:
-        result = algorithm.client_update(loss, down, own, clients.view("train", client), client_key(key, client))
+        yield
     except HeadstartError:
         raise
     except Exception as error:
-        raise ClientFailure(name(member), k, f"{type(error).__name__}: {error}") from error
+        raise ClientFailure(client, k, f"{type(error).__name__}: {error}") from error
+
+
+def _check_finite(result: ClientResult, client: str, k: int) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(result):
         if not np.isfinite(np.asarray(leaf)).all():
             where = jax.tree_util.keystr(path).lstrip(".")
-            raise ClientFailure(name(member), k, f"{where} is not finite; lower the step sizes or look at its data.")
-    return result
+            raise ClientFailure(client, k, f"{where} is not finite; lower the step sizes or look at its data.")

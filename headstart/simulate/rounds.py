@@ -10,11 +10,34 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import AxisType, PartitionSpec
 
-from headstart.core import Algorithm, Loss, Weighting, client_key, draw_cohort, round_key, tree, weighing
+from headstart.core import (
+    Algorithm,
+    ClientResult,
+    Objective,
+    Purpose,
+    RefreshingAlgorithm,
+    Weighting,
+    client_key,
+    draw_cohort,
+    round_key,
+    run_key,
+    tree,
+)
 from headstart.data import Clients, IndexedClients
 from headstart.problems import Problem
 
-__all__ = ["Backend", "Keys", "RoundPlan", "RunState", "cohort_weights", "draw_cohorts", "run_chunk", "trace_count"]
+__all__ = [
+    "Backend",
+    "Cohorts",
+    "Keys",
+    "RoundPlan",
+    "RunState",
+    "cohort_weights",
+    "draw_cohorts",
+    "run_chunk",
+    "trace_count",
+    "wire_bytes",
+]
 
 Backend = Literal["loop", "vmap", "sharded"]
 """One client at a time in Python; all of a cohort in one program; that program on several devices."""
@@ -35,6 +58,28 @@ class Keys(NamedTuple):
     cohort: Array
     client: Array
     server: Array
+    refresh_cohort: Array
+    refresh: Array
+
+    @classmethod
+    def of(cls, seed: int) -> "Keys":
+        """The keys of the run with this seed."""
+        return cls(
+            cohort=run_key(seed, Purpose.COHORT),
+            client=run_key(seed, Purpose.CLIENT),
+            server=run_key(seed, Purpose.SERVER),
+            refresh_cohort=run_key(seed, Purpose.REFRESH_COHORT),
+            refresh=run_key(seed, Purpose.REFRESH),
+        )
+
+
+class Cohorts(NamedTuple):
+    """Who takes part in each round of a chunk (leading axis), and in which row their states lie."""
+
+    clients: Array
+    slots: Array
+    refresh: "Cohorts | None" = None
+    """The second cohort of an algorithm that refreshes other clients' memories."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +94,8 @@ class RoundPlan:
     devices: int = 1
     at_once: int | None = None
     """Clients of a device that are computed together; ``None`` for all of them."""
+    refreshes: bool = False
+    """Whether a second, independent cohort refreshes its memories in every round."""
 
     @property
     def group(self) -> int:
@@ -72,14 +119,19 @@ def trace_count() -> int:
 
 
 @partial(jax.jit, static_argnames=("plan", "rounds"))
-def draw_cohorts(plan: RoundPlan, keys: Keys, first: Array, rounds: int) -> Array:
+def draw_cohorts(plan: RoundPlan, keys: Keys, first: Array, rounds: int) -> Cohorts:
     """The cohorts of ``rounds`` rounds, each filled up with the number of clients, which no client has."""
 
-    def draw(k: Array) -> Array:
-        cohort = draw_cohort(round_key(keys.cohort, k), plan.clients, plan.cohort)
+    def draw(key: Array, k: Array) -> Array:
+        cohort = draw_cohort(round_key(key, k), plan.clients, plan.cohort)
         return jnp.pad(cohort, (0, plan.width - plan.cohort), constant_values=plan.clients)
 
-    return jax.lax.map(draw, first + jnp.arange(rounds))
+    numbers = first + jnp.arange(rounds)
+    clients = jax.lax.map(partial(draw, keys.cohort), numbers)
+    if not plan.refreshes:
+        return Cohorts(clients, clients)
+    others = jax.lax.map(partial(draw, keys.refresh_cohort), numbers)
+    return Cohorts(clients, clients, Cohorts(others, others))
 
 
 def cohort_weights(plan: RoundPlan, clients: Clients, cohort: Array) -> Array:
@@ -99,7 +151,7 @@ def run_chunk(
     clients: Clients,
     state: RunState,
     keys: Keys,
-    cohorts: Array,
+    cohorts: Cohorts,
     first: Array,
     rounds: Array,
 ) -> tuple[RunState, dict[str, Array]]:
@@ -107,61 +159,91 @@ def run_chunk(
 
     The number of rounds is traced, so a short chunk runs the same program as a long one.
     """
-    loss = weighing(problem.loss)
+    objective = problem.objective()
+
+    def in_round(i: Array | int) -> Cohorts:
+        return jax.tree.map(lambda rows: rows[i], cohorts)
 
     @jax.jit
-    def one_round(state: RunState, cohort: Array, k: Array) -> tuple[RunState, dict[str, Array]]:
-        return _round(loss, plan, algorithm, clients, state, keys, cohort, k)
+    def one_round(state: RunState, cohort: Cohorts, k: Array) -> tuple[RunState, dict[str, Array]]:
+        return _round(objective, plan, algorithm, clients, state, keys, cohort, k)
 
     # The jitted round is traced by eval_shape and found in its cache by the loop: one trace in all.
-    _, shapes = jax.eval_shape(one_round, state, cohorts[0], first)
-    history = jax.tree.map(lambda s: jnp.zeros((cohorts.shape[0], *s.shape), s.dtype), shapes)
+    _, shapes = jax.eval_shape(one_round, state, in_round(0), first)
+    history = jax.tree.map(lambda s: jnp.zeros((cohorts.clients.shape[0], *s.shape), s.dtype), shapes)
 
     def body(i: Array, carry: tuple[RunState, Any]) -> tuple[RunState, Any]:
         state, history = carry
-        state, metrics = one_round(state, cohorts[i], first + i)
+        state, metrics = one_round(state, in_round(i), first + i)
         return state, jax.tree.map(lambda h, m: h.at[i].set(m), history, metrics)
 
     return jax.lax.fori_loop(0, rounds, body, (state, history))
 
 
 def _round(
-    loss: Loss,
+    objective: Objective,
     plan: RoundPlan,
     algorithm: Algorithm,
     clients: Clients,
     state: RunState,
     keys: Keys,
-    cohort: Array,
+    cohort: Cohorts,
     k: Array,
 ) -> tuple[RunState, dict[str, Array]]:
     """Broadcast, let the cohort work, average, move the server."""
     global _traces
     _traces += 1
     down = algorithm.broadcast(state.server, round_key(keys.server, k))
+    everyone = state.clients
+    refreshed: Any = None
+    if isinstance(algorithm, RefreshingAlgorithm):
+        assert cohort.refresh is not None
+        key = round_key(keys.refresh, k)
+        update = partial(algorithm.refresh, participation=plan.cohort / plan.clients)
+        (refreshed, _), everyone = _work(objective, plan, update, clients, down, everyone, cohort.refresh, key)
     key = round_key(keys.client, k)
+    (mean_up, metrics), everyone = _work(objective, plan, algorithm.client_update, clients, down, everyone, cohort, key)
+    if isinstance(algorithm, RefreshingAlgorithm):
+        mean_up = (refreshed, mean_up)
+    server = algorithm.server_update(state.server, mean_up)
+    return RunState(server, everyone), metrics | wire_bytes(down, mean_up)
+
+
+def wire_bytes(down: Any, up: Any) -> dict[str, Array]:
+    """What crosses the wire for one client, from shapes alone."""
+    return {
+        "bytes_down": jnp.asarray(tree.nbytes(down), jnp.int32),
+        "bytes_up": jnp.asarray(tree.nbytes(up), jnp.int32),
+    }
+
+
+def _work(
+    objective: Objective,
+    plan: RoundPlan,
+    update: Callable[..., ClientResult],
+    clients: Clients,
+    down: Any,
+    everyone: Any,
+    cohort: Cohorts,
+    key: Array,
+) -> tuple[tuple[Any, Any], Any]:
+    """Let a cohort work: the weighted means of what it sends and reports, and everyone's states after it."""
 
     def work(down: Any, clients: Clients, key: Array, member: tuple[Array, Any]) -> Any:
-        client, client_state = member
+        client, state = member
         view = clients.view("train", jnp.minimum(client, plan.clients - 1))
-        return algorithm.client_update(loss, down, client_state, view, client_key(key, client))
-
-    weights = cohort_weights(plan, clients, cohort)
-    present = jax.tree.map(lambda s: s[jnp.minimum(cohort, plan.clients - 1)], state.clients)
-    share = weights / jnp.sum(weights)
+        return update(objective, down, state, view, client_key(key, client))
 
     def aggregate(share: Array, members: Any, down: Any, clients: Clients, key: Array) -> Any:
         return _grouped(partial(work, down, clients, key), plan.group, share, members)
 
     if plan.devices > 1:
         aggregate = _sharded(aggregate, plan.devices)
-    (mean_up, metrics), new_states = aggregate(share, (cohort, present), down, clients, key)
-
-    # Rows that fill the cohort up carry a number no client has: their scatter is dropped.
-    everyone = jax.tree.map(lambda all_, new: all_.at[cohort].set(new, mode="drop"), state.clients, new_states)
-    server = algorithm.server_update(state.server, mean_up)
-    wire = {"bytes_down": tree.nbytes(down), "bytes_up": tree.nbytes(mean_up)}
-    return RunState(server, everyone), metrics | {name: jnp.asarray(n, jnp.int32) for name, n in wire.items()}
+    weights = cohort_weights(plan, clients, cohort.clients)
+    present = jax.tree.map(lambda all_: all_[jnp.minimum(cohort.slots, all_.shape[0] - 1)], everyone)
+    means, states = aggregate(weights / jnp.sum(weights), (cohort.clients, present), down, clients, key)
+    # Rows that fill the cohort up carry a slot that no client has: their scatter is dropped.
+    return means, jax.tree.map(lambda all_, new: all_.at[cohort.slots].set(new, mode="drop"), everyone, states)
 
 
 def _grouped(work: Callable[[Any], Any], group: int, share: Array, members: Any) -> Any:

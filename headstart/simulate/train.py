@@ -11,7 +11,17 @@ import numpy as np
 import pyarrow as pa
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from headstart.core import Algorithm, Params, Purpose, Size, Weighting, checks, cohort_size, run_key, weighing
+from headstart.core import (
+    Algorithm,
+    Params,
+    Purpose,
+    RefreshingAlgorithm,
+    Size,
+    Weighting,
+    checks,
+    cohort_size,
+    run_key,
+)
 from headstart.core.batch import FULL
 from headstart.data import Federation
 from headstart.errors import Diverged, UsageError, did_you_mean
@@ -126,19 +136,17 @@ class Simulation:
             weighting=weighting,
             devices=_device_count(backend, devices),
             at_once=at_once,
+            refreshes=isinstance(algorithm, RefreshingAlgorithm),
         )
-        self.keys = Keys(*(run_key(seed, p) for p in (Purpose.COHORT, Purpose.CLIENT, Purpose.SERVER)))
+        self.keys = Keys.of(seed)
         self._evaluation_key = run_key(seed, Purpose.EVALUATE)
         if params is None:
             params = problem.init(run_key(seed, Purpose.INIT))
-        # Copied: the state's buffers are given away to the compiled chunk.
-        params = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), params)
+        params = jax.tree.map(_owned, params)
         own = algorithm.init_client(params)
         everyone = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (federation.trained, *leaf.shape)).copy(), own)
         self.round = 0
-        self.state = jax.tree.map(
-            lambda leaf: jnp.array(leaf, copy=True), RunState(algorithm.init_server(params), everyone)
-        )
+        self.state = jax.tree.map(_owned, RunState(algorithm.init_server(params), everyone))
 
     def advance(self, rounds: int, capacity: int | None = None) -> pa.Table:
         """Run ``rounds`` rounds and return a row for each: metrics, cost, bytes and seconds.
@@ -162,7 +170,7 @@ class Simulation:
             )  # fmt: skip
         values = {name: np.asarray(column)[:rounds] for name, column in metrics.items()}
         seconds = (time.perf_counter() - began) / rounds
-        table = self._account(values, np.asarray(cohorts)[:rounds], seconds)
+        table = self._account(values, np.asarray(cohorts.clients)[:rounds], seconds)
         self.round += rounds
         return table
 
@@ -234,7 +242,7 @@ class Result:
             own = jax.tree.map(lambda leaf: leaf[index], self.clients)
         key = sim._evaluation_key
         return sim.algorithm.personalize(
-            weighing(sim.problem.loss),
+            sim.problem.objective(),
             sim.algorithm.broadcast(self.server, key),
             own,
             sim.federation.clients.view("support", jnp.asarray(index)),
@@ -346,6 +354,12 @@ def _check_finite(table: pa.Table) -> None:
             f"The training loss is not finite from round {table['round'][int(bad[0])].as_py()} on.\n"
             "  Lower outer_lr or inner_lr; backend = 'loop' names the client where it begins."
         )
+
+
+def _owned(leaf: Any) -> jax.Array:
+    """A copy, since a chunk is given the state's buffers, of a type that is not weak, since a chunk returns none."""
+    array = jnp.array(leaf, copy=True)
+    return jax.lax.convert_element_type(array, array.dtype)
 
 
 def _spread(state: RunState, devices: int) -> RunState:

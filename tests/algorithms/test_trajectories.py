@@ -10,7 +10,6 @@ import pytest
 from headstart.algorithms import Aruba, FedProx, MetaFL, PFedMe, Reptile, fedavg, per_fedavg
 from headstart.core import Diminishing, HessianFree, StepDecay, round_key, weighing
 from headstart.simulate import Simulation
-from headstart.simulate.rounds import draw_cohorts
 from tests import toy
 from tests.algorithms import reference
 
@@ -38,7 +37,7 @@ def meta(nu, product=reference.first_order, beta=constant, **options):
 def run(algorithm, cohort=3, weighting="uniform"):
     """The simulation after its rounds, its losses, and who took part."""
     sim = Simulation(algorithm, toy.LOGISTIC, toy.federation(), cohort=cohort, weighting=weighting)
-    cohorts = np.asarray(draw_cohorts(sim.plan, sim.keys, jnp.asarray(0), ROUNDS)).tolist()
+    cohorts = toy.cohorts(sim, ROUNDS).tolist()
     history = sim.advance(ROUNDS)
     return sim, history["loss"].to_numpy(), cohorts
 

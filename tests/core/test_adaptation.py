@@ -84,7 +84,7 @@ def test_no_steps_are_the_identity():
 
 
 def test_refusals():
-    with pytest.raises(UsageError, match="(?s)inner_steps = -1.*0 or more"):
+    with pytest.raises(UsageError, match=r"(?s)inner_steps = -1.*0 or more"):
         Adaptation(-1, 0.1)
-    with pytest.raises(UsageError, match="(?s)inner_lr = -0.1 is below 0"):
+    with pytest.raises(UsageError, match=r"(?s)inner_lr = -0.1 is below 0"):
         Adaptation(1, -0.1)

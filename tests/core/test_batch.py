@@ -11,7 +11,7 @@ from tests import toy
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, True, "all", None])
 def test_what_is_no_batch_size(size):
-    with pytest.raises(UsageError, match="(?s)batch_size = .* is not a batch size.*'full'"):
+    with pytest.raises(UsageError, match=r"(?s)batch_size = .* is not a batch size.*'full'"):
         check_size("batch_size", size)
 
 

@@ -55,7 +55,7 @@ def test_names():
     assert {name: type(as_curvature(name)) for name in CURVATURES} == CURVATURES
     mine = HessianFree(0.1)
     assert as_curvature(mine) is mine
-    with pytest.raises(UsageError, match="(?s)no curvature 'hessianfree'.*Did you mean 'hessian-free'"):
+    with pytest.raises(UsageError, match=r"(?s)no curvature 'hessianfree'.*Did you mean 'hessian-free'"):
         as_curvature("hessianfree")
     with pytest.raises(UsageError, match="radius = 0 is not above 0"):
         HessianFree(0)

@@ -75,5 +75,5 @@ def test_nnx_batch_normalisation_is_refused():
         def __init__(self, rngs):
             self.norm = nnx.BatchNorm(2, rngs=rngs)
 
-    with pytest.raises(UsageError, match="(?s)keeps batch statistics.*LayerNorm"):
+    with pytest.raises(UsageError, match=r"(?s)keeps batch statistics.*LayerNorm"):
         hs.NNXModel(Normalised).init(jax.random.key(0))

@@ -58,7 +58,9 @@ class _Job:
         self.federation = experiment.federation()
         self.problem = experiment.problem(self.federation)
         for algorithm in self.algorithms.values():
-            simulate.check(algorithm, self.federation, experiment.train.cohort, experiment.train.weighting)
+            simulate.check(
+                algorithm, self.problem, self.federation, experiment.train.cohort, experiment.train.weighting
+            )
             experiment.evaluate.adapting(algorithm)
 
     def run(self, directory: RunDirectory, console: Console) -> int:

@@ -10,6 +10,7 @@ from headstart.core.episode import BatchSizes, Episode
 from headstart.core.keys import Purpose, client_key, round_key, run_key
 from headstart.core.local import LocalSteps, descend
 from headstart.core.schedule import SCHEDULES, Diminishing, Schedule, StepDecay, StepSize, check_step_size, step_size_at
+from headstart.core.tasks import ClientTasks, draw_tasks
 
 __all__ = [
     "CURVATURES",
@@ -22,6 +23,7 @@ __all__ = [
     "BatchSizes",
     "ClientResult",
     "ClientSamples",
+    "ClientTasks",
     "Composition",
     "Cost",
     "Curvature",
@@ -54,6 +56,7 @@ __all__ = [
     "cohort_size",
     "descend",
     "draw_cohort",
+    "draw_tasks",
     "round_key",
     "run_key",
     "step_size_at",

@@ -63,5 +63,5 @@ def weighted_mean(weights: Array, stacked: T) -> T:
 
 
 def nbytes(x: object) -> int:
-    """Bytes of all leaves; arrays, tracers, shape structs and plain numbers alike."""
+    """Bytes of all leaves: arrays, tracers, shape structs, and numbers as the arrays they become when traced."""
     return sum(math.prod(jnp.shape(leaf)) * jnp.result_type(leaf).itemsize for leaf in jax.tree.leaves(x))

@@ -2,8 +2,17 @@
 
 from collections.abc import Callable
 
+from headstart.data.clients import (
+    Clients,
+    ClientView,
+    GeneratedClients,
+    GroupedClients,
+    IndexedClients,
+    OnlineClients,
+    Part,
+)
 from headstart.data.embedded import mnist_small, sine
-from headstart.data.federation import Clients, ClientView, Federation, GeneratedClients, IndexedClients, Part
+from headstart.data.federation import Federation
 from headstart.data.partition import Rows, two_groups
 
 DATASETS: dict[str, Callable[..., Federation]] = {"mnist-small": mnist_small, "sine": sine}
@@ -15,7 +24,9 @@ __all__ = [
     "Clients",
     "Federation",
     "GeneratedClients",
+    "GroupedClients",
     "IndexedClients",
+    "OnlineClients",
     "Part",
     "Rows",
     "mnist_small",

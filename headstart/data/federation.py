@@ -1,121 +1,23 @@
-"""A federation: many clients' samples, drawn from inside a compiled program without padding or copies."""
+"""A federation: who the clients are, which of them train, and whether their data can be used."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from headstart.core import FULL, Batch, Size, Weighted, checks
+from headstart.core import Batch, Purpose, checks, run_key
+from headstart.data.clients import Clients, GeneratedClients, GroupedClients, IndexedClients, IndexLists, OnlineClients
 from headstart.errors import UsageError
 from headstart.problems import SupervisedTask
 
-__all__ = ["PARTS", "ClientView", "Clients", "Federation", "GeneratedClients", "IndexLists", "IndexedClients", "Part"]
+__all__ = ["ENDLESS", "Federation"]
 
-Part = Literal["train", "support", "query"]
-"""What clients train on; what they adapt on when evaluated; what the adapted model is scored on."""
-
-PARTS: tuple[Part, ...] = ("train", "support", "query")
-
-
-class Clients(eqx.Module):
-    """All clients' data as a pytree, so that it is an argument of compiled programs and never a constant."""
-
-    @abstractmethod
-    def sample(self, part: Part, client: Array, key: Array, size: Size) -> Batch:
-        """Draws from one part of one client's data."""
-
-    def view(self, part: Part, client: Array) -> "ClientView":
-        """One part of one client's data, as an algorithm wants it."""
-        return ClientView(self, client, part)
-
-
-class ClientView(eqx.Module):
-    """One part of one client's data; keeps core's ``ClientSamples`` contract."""
-
-    clients: Clients
-    client: Array
-    part: Part = eqx.field(static=True)
-
-    def sample(self, key: Array, size: Size) -> Batch:
-        """``size`` independent draws, or every sample once for ``"full"``."""
-        return self.clients.sample(self.part, self.client, key, size)
-
-
-class IndexLists(eqx.Module):
-    """Which rows of a pool belong to which client: one flat list and where each client's part begins."""
-
-    rows: Array
-    starts: Array
-    longest: int = eqx.field(static=True)
-    equal: bool = eqx.field(static=True)
-
-    def __init__(self, lists: Sequence[np.ndarray]):
-        counts = np.array([len(rows) for rows in lists], dtype=np.int64)
-        self.rows = jnp.asarray(np.concatenate([*lists, np.zeros(0, np.int64)]).astype(np.int32))
-        self.starts = jnp.asarray(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-        self.longest = int(counts.max(initial=0))
-        self.equal = bool(counts.size) and bool((counts == counts[0]).all())
-
-    def count(self, client: Array) -> Array:
-        """How many rows a client has."""
-        return self.starts[client + 1] - self.starts[client]
-
-
-class IndexedClients(Clients):
-    """Clients as lists of rows of one shared pool of samples, which stays as it is stored (uint8, say).
-
-    ``transform`` turns the gathered rows into what the loss wants, batch by batch.
-    """
-
-    pool: Batch
-    parts: dict[str, IndexLists]
-    transform: Callable[[Batch], Batch] = eqx.field(static=True)
-
-    def sample(self, part: Part, client: Array, key: Array, size: Size) -> Batch:
-        lists = self.parts[part]
-        count = lists.count(client)
-        if size == FULL:
-            offsets = jnp.arange(lists.longest)
-            weight = offsets < count
-            offsets = jnp.minimum(offsets, count - 1)
-        else:
-            offsets = jax.random.randint(key, (size,), 0, count)
-        rows = lists.rows[lists.starts[client] + offsets]
-        batch = self.transform(jax.tree.map(lambda a: a[rows], self.pool))
-        if size == FULL and not lists.equal:
-            return Weighted(batch, weight.astype(jnp.result_type(float)))
-        return batch
-
-
-class GeneratedClients(Clients):
-    """Clients as functions that draw samples: ``draw(task, key, size)`` for a pytree of task parameters.
-
-    Training draws are endless, so a training batch of ``"full"`` is refused. A client's whole support and query
-    data are ``support_size`` and ``query_size`` samples that stay the same whenever they are asked for.
-    """
-
-    tasks: Any
-    draw: Callable[[Any, Array, int], Batch] = eqx.field(static=True)
-    support_size: int = eqx.field(static=True)
-    query_size: int = eqx.field(static=True)
-
-    def sample(self, part: Part, client: Array, key: Array, size: Size) -> Batch:
-        if size == FULL:
-            if part == "train":
-                raise UsageError(
-                    "Clients that generate their samples have no whole data for a batch size of 'full'.",
-                    "Give the batch size as a number.",
-                )
-            size = self.support_size if part == "support" else self.query_size
-            key = jax.random.fold_in(jax.random.key(0), client)
-        task = jax.tree.map(lambda a: a[client], self.tasks)
-        return self.draw(task, jax.random.fold_in(key, PARTS.index(part)), size)
+ENDLESS = 2**30
+"""The number of training clients of a federation whose tasks are drawn from a distribution."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +32,8 @@ class Federation:
     """Samples a client and part, or ``None`` where clients generate them."""
     task: SupervisedTask | None = None
     """What the samples are for, where they are supervised examples."""
+    tasks: "Federation | None" = None
+    """Where clients have several tasks: the federation of single tasks, which evaluation looks at."""
 
     @classmethod
     def from_arrays(
@@ -206,6 +110,73 @@ class Federation:
             _check_names(names, n)
         clients = GeneratedClients(jax.tree.map(jnp.asarray, tasks), draw, support_size, query_size)
         return cls(clients, names, n, n - held_out, counts=None, task=task)
+
+    @classmethod
+    def from_distribution(
+        cls,
+        draw_task: Callable[[Array], Any],
+        draw: Callable[[Any, Array, int], Batch],
+        *,
+        query_size: int,
+        support_size: int = 10,
+        held_out: int = 0,
+        seed: int = 0,
+        task: SupervisedTask | None = None,
+    ) -> "Federation":
+        """Endlessly many clients: a new task for every member of every cohort (wang Table 2).
+
+        Only methods that keep no memory of clients can train on it, and evaluation looks at the ``held_out``
+        clients alone.
+        """
+        checks.whole("support_size", support_size, 1)
+        checks.whole("query_size", query_size, 1)
+        checks.whole("held_out", held_out, 0)
+        clients = OnlineClients(run_key(seed, Purpose.DATA), draw_task, draw, support_size, query_size)
+        return cls(clients, None, ENDLESS + held_out, ENDLESS, counts=None, task=task)
+
+    def grouped(self, groups: Sequence[Sequence[int]], names: Sequence[str] | None = None) -> "Federation":
+        """The same tasks on fewer clients: each group of training clients becomes the tasks of one client.
+
+        Evaluation still looks at every single task, held-out ones among them.
+        """
+        checks.whole("the number of groups", len(groups), 1)
+        flat = [task for group in groups for task in group]
+        if not all(len(group) for group in groups):
+            raise UsageError("A group is empty.", "Give every client one task or more.")
+        if len(set(flat)) != len(flat) or not all(0 <= task < self.trained for task in flat):
+            raise UsageError(
+                "A task is in two groups, or is not a training task.",
+                f"Give each of the tasks 0 to {self.trained - 1} to at most one client.",
+            )
+        if names is not None:
+            _check_names(names, len(groups))
+        sizes = [len(group) for group in groups]
+        members = np.array([[*group, *[group[0]] * (max(sizes) - len(group))] for group in groups])
+        counts = self.counts
+        if counts is not None:
+            # A batch is of one task, so that the smallest task of a client is what a batch must fit in.
+            counts = {part: np.array([values[list(g)].min() for g in groups]) for part, values in counts.items()}
+        return Federation(
+            clients=GroupedClients(self.clients, jnp.asarray(members, jnp.int32), jnp.asarray(sizes, jnp.int32)),
+            names=names,
+            total=len(groups),
+            trained=len(groups),
+            counts=counts,
+            task=self.task,
+            tasks=self,
+        )
+
+    @property
+    def endless(self) -> bool:
+        """Whether every cohort meets new tasks."""
+        return self.trained == ENDLESS
+
+    @property
+    def tasks_per_client(self) -> tuple[int, int]:
+        """The fewest and the most tasks that a client has."""
+        if isinstance(self.clients, GroupedClients):
+            return int(self.clients.sizes.min()), int(self.clients.sizes.max())
+        return 1, 1
 
     def name(self, client: int) -> str:
         """What a client is called."""

@@ -68,9 +68,9 @@ class Evaluation:
         return eqx.tree_at(lambda a: a.inner_lr, algorithm, self.inner_lr)
 
     def clients(self, federation: Federation) -> np.ndarray:
-        """Which clients are evaluated."""
+        """Which clients are evaluated; of endlessly many, only those held out."""
         most = self.max_clients or federation.total
-        trained = np.arange(min(most, federation.trained))
+        trained = np.arange(0 if federation.endless else min(most, federation.trained))
         held_out = np.arange(federation.trained, min(federation.trained + most, federation.total))
         return np.concatenate([trained, held_out])
 
@@ -85,13 +85,17 @@ def evaluate(
     round_: int,
 ) -> pa.Table:
     """One row a client and number of steps: round, client, whether held out, steps, and the problem's metrics."""
+    known = federation.trained
+    if federation.tasks is not None:
+        # A client's state is about all its tasks; a single one of them is scored as a newcomer.
+        federation, known = federation.tasks, 0
     ids = evaluation.clients(federation)
     width = -(-len(ids) // CLIENTS_AT_ONCE) * CLIENTS_AT_ONCE
     scores = _score(
         problem,
         evaluation.steps,
         evaluation.batch_size,
-        federation.trained,
+        known,
         evaluation.adapting(algorithm),
         federation.clients,
         state,
@@ -110,12 +114,12 @@ def evaluate(
     return pa.table({name: np.concatenate(parts) for name, parts in columns.items()})
 
 
-@partial(jax.jit, static_argnames=("problem", "steps", "size", "trained"))
+@partial(jax.jit, static_argnames=("problem", "steps", "size", "known"))
 def _score(
     problem: Problem,
     steps: tuple[int, ...],
     size: Size,
-    trained: int,
+    known: int,
     algorithm: Algorithm,
     clients: Clients,
     state: RunState,
@@ -127,11 +131,13 @@ def _score(
     newcomer = algorithm.init_client(state.server.params)
 
     def score(client: Array) -> list[dict[str, Array]]:
-        own = jax.tree.map(
-            lambda all_, fresh: jnp.where(client < trained, all_[jnp.minimum(client, trained - 1)], fresh),
-            state.clients,
-            newcomer,
-        )
+        own = newcomer
+        if known:
+            own = jax.tree.map(
+                lambda all_, fresh: jnp.where(client < known, all_[jnp.minimum(client, known - 1)], fresh),
+                state.clients,
+                newcomer,
+            )
         support, query = clients.view("support", client), clients.view("query", client)
         batch = query.sample(client_key(key, client), FULL)
         adapted = [

@@ -23,7 +23,7 @@ from headstart.core import (
     run_key,
     tree,
 )
-from headstart.data import Clients, IndexedClients
+from headstart.data import Clients
 from headstart.problems import Problem
 
 __all__ = [
@@ -138,8 +138,7 @@ def cohort_weights(plan: RoundPlan, clients: Clients, cohort: Array) -> Array:
     """How much each member of a cohort counts; zero for those that fill it up."""
     real = (cohort < plan.clients).astype(jnp.result_type(float))
     if plan.weighting == "samples":
-        assert isinstance(clients, IndexedClients)
-        return real * clients.parts["train"].count(jnp.minimum(cohort, plan.clients - 1))
+        return real * jax.vmap(clients.train_count)(jnp.minimum(cohort, plan.clients - 1))
     return real
 
 

@@ -1,9 +1,10 @@
 """Training: rounds in compiled chunks, evaluations between them, and what comes out."""
 
+import inspect
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, get_args
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ from headstart.core import (
 )
 from headstart.core.batch import FULL
 from headstart.data import Federation
-from headstart.errors import Diverged, UsageError, did_you_mean
+from headstart.errors import Diverged, UsageError
 from headstart.problems import Problem
 from headstart.simulate.evaluate import Evaluation, evaluate, summarize
 from headstart.simulate.loop import run_loop
@@ -89,17 +90,40 @@ class Memory:
         return rounds, evaluations
 
 
-def check(algorithm: Algorithm, federation: Federation, cohort: float | int, weighting: Weighting) -> None:
-    """Refuse what cannot be trained: clients too small for a batch, or a cohort larger than the federation."""
-    cohort_size(cohort, federation.trained)
-    if weighting not in get_args(Weighting):
-        raise UsageError(f"There is no weighting {weighting!r}.", did_you_mean(str(weighting), get_args(Weighting)))
+def check(
+    algorithm: Algorithm, problem: Problem, federation: Federation, cohort: float | int, weighting: Weighting
+) -> None:
+    """Refuse what cannot be trained, saying why and what to do instead."""
+    name = type(algorithm).__name__
+    if federation.endless and not isinstance(cohort, int):
+        raise UsageError(
+            f"cohort = {cohort} is a share, but these tasks are endlessly many.", "Give cohort as a number of clients."
+        )
+    size = cohort_size(cohort, federation.trained)
+    if algorithm.needs_everyone and size < federation.trained:
+        raise UsageError(
+            f"{name} needs all {federation.trained} clients in every round, but cohort = {cohort}.",
+            "Set cohort to 1.0.",
+        )
+    objective = problem.objective()
+    if not inspect.isfunction(objective) and not isinstance(objective, algorithm.objectives):
+        raise UsageError(
+            f"{name} minimises a loss; it cannot work on a {type(problem).__name__}.",
+            "Choose an algorithm for such problems; `headstart algorithms` says what each one does.",
+        )
     cost = algorithm.cost()
     federation.check_batch(cost.largest_batch())
     if federation.counts is None and (weighting == "samples" or FULL in cost.batches):
         raise UsageError(
             "These clients generate their samples and have no sample count.",
             "Use weighting = 'uniform' and give batch sizes as numbers.",
+        )
+    slots, drawn = getattr(algorithm, "tasks_per_client", 1), getattr(algorithm, "tasks_per_step", 1)
+    fewest, most = federation.tasks_per_client
+    if (slots < most and slots > 1) or drawn > fewest:
+        raise UsageError(
+            f"{name} is set to {slots} tasks a client and {drawn} a step, but clients have {fewest} to {most} tasks.",
+            f"Set tasks_per_client to {most} and tasks_per_step to at most {fewest}.",
         )
 
 
@@ -126,7 +150,7 @@ class Simulation:
         checks.whole("seed", seed, 0)
         self.algorithm, self.problem, self.federation = algorithm, problem, federation
         self.backend = backend
-        check(algorithm, federation, cohort, weighting)
+        check(algorithm, problem, federation, cohort, weighting)
         self.cost = algorithm.cost()
         if at_once is not None:
             checks.whole("at_once", at_once, 1)
@@ -144,6 +168,11 @@ class Simulation:
             params = problem.init(run_key(seed, Purpose.INIT))
         params = jax.tree.map(_owned, params)
         own = algorithm.init_client(params)
+        if federation.endless and jax.tree.leaves(own):
+            raise UsageError(
+                f"{type(algorithm).__name__} keeps a memory for every client, but these tasks are endlessly many.",
+                "Use a method without memories between rounds, or a federation of finitely many tasks.",
+            )
         everyone = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (federation.trained, *leaf.shape)).copy(), own)
         self.round = 0
         self.state = jax.tree.map(_owned, RunState(algorithm.init_server(params), everyone))

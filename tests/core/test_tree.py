@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -31,5 +32,11 @@ def test_weighted_mean_is_over_the_leading_axis():
     np.testing.assert_allclose(tree.weighted_sum(jnp.asarray([1.0, 3.0]), stacked)["a"], [10.0, 20.0])
 
 
-def test_nbytes():
-    assert tree.nbytes((X, jnp.zeros(3, jnp.int8), None, 1.0)) == 4 * 3 + 3
+def test_nbytes_are_the_same_inside_and_outside_a_program():
+    message = (X, jnp.zeros(3, jnp.int8), None, 0.1, 2)
+    want = 4 * 3 + 3 + 4 + 4
+    assert tree.nbytes(message) == want
+    inside = []
+    jax.jit(lambda *leaves: inside.append(tree.nbytes(leaves)))(*message)
+    assert inside == [want]
+    assert tree.nbytes(jax.eval_shape(lambda: message)) == want

@@ -35,6 +35,8 @@ class Training:
     """CPU devices for ``sharded``; all cores unless given."""
     at_once: int | None = None
     chunk: int | None = None
+    memory: Literal["ram", "disk"] = "ram"
+    """Where clients' memories live; ``disk`` for more of them than RAM holds."""
     keep_checkpoints: int = 3
     precision: Literal["float32", "float64"] = "float32"
 

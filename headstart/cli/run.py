@@ -86,6 +86,7 @@ class _Job:
                         devices=settings.devices,
                         at_once=settings.at_once,
                         chunk=settings.chunk,
+                        memory=journal.path / "memory" if settings.memory == "disk" else None,
                         journal=journal,
                         observer=observe,
                     )

@@ -4,7 +4,14 @@ from headstart.core.adaptation import Adaptation, Adapted
 from headstart.core.algorithm import Algorithm, ClientResult, Cost, Down, RefreshingAlgorithm, Server
 from headstart.core.batch import FULL, Batch, ClientSamples, Loss, Params, Size, Weighted, check_size, weighing
 from headstart.core.cohort import Weighting, cohort_size, draw_cohort
-from headstart.core.composition import Composition, MetaComposition, Objective, UserComposition, as_composition
+from headstart.core.composition import (
+    Composition,
+    MeanComposition,
+    MetaComposition,
+    Objective,
+    UserComposition,
+    as_composition,
+)
 from headstart.core.curvature import CURVATURES, Curvature, Exact, FirstOrder, HessianFree, as_curvature
 from headstart.core.episode import BatchSizes, Episode
 from headstart.core.keys import Purpose, client_key, round_key, run_key
@@ -35,6 +42,7 @@ __all__ = [
     "HessianFree",
     "LocalSteps",
     "Loss",
+    "MeanComposition",
     "MetaComposition",
     "Objective",
     "Params",

@@ -1,7 +1,7 @@
 """The contract that every method keeps, and through which simulator and deployment alike drive it."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 from jax import Array
@@ -69,6 +69,14 @@ class Algorithm(eqx.Module):
     """Kinds of objective other than a plain loss that the method can work on."""
     needs_everyone: ClassVar[bool] = False
     """Whether the method is defined only for cohorts of all clients."""
+
+    def prepare(self, objective: Objective, params: Params, client: ClientSamples) -> Self:
+        """The method as it works on this objective, called once before the states are made.
+
+        Only a method whose states have a shape that the objective decides has anything to do here. The client is
+        any one of them, to look at the shape of its samples.
+        """
+        return self
 
     @abstractmethod
     def init_server(self, params: Params) -> Any:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from headstart.core import tree
 from headstart.core.batch import Batch, Loss, Params
 from headstart.core.curvature import Curvature
 
-__all__ = ["Composition", "MetaComposition", "Objective", "UserComposition", "as_composition"]
+__all__ = ["Composition", "MeanComposition", "MetaComposition", "Objective", "UserComposition", "as_composition"]
 
 Inner: TypeAlias = Any
 """A value of the inner function: any pytree."""
@@ -39,6 +40,8 @@ class UserComposition:
 
     inner_fn: Callable[[Params, Batch], Inner]
     outer_fn: Callable[[Inner, Batch], Array]
+    personal: bool = False
+    """Whether ``g(x)`` of a client's support data is the client's own model, as it is in meta-learning."""
 
     def inner(self, x: Params, batch: Batch) -> Inner:
         """``g(x; xi)``."""
@@ -74,6 +77,25 @@ class MetaComposition:
     def pull(self, x: Params, batch: Batch, v: Params) -> Params:
         """``(I - lambda H(x; xi)) v``; the Hessian is symmetric, so a Jacobian-vector product serves."""
         return self.curvature.pull(lambda p: jax.grad(self.loss)(p, batch), x, self.lr, v)
+
+
+@dataclass(frozen=True)
+class MeanComposition:
+    """Several tasks as one composition: both levels are means over the tasks. A batch has a leading axis of tasks."""
+
+    each: Composition
+
+    def inner(self, x: Params, batch: Batch) -> Inner:
+        """The mean of the tasks' ``g``."""
+        return tree.mean(jax.vmap(lambda b: self.each.inner(x, b))(batch))
+
+    def outer(self, u: Inner, batch: Batch) -> Array:
+        """The mean of the tasks' ``f``, all at one ``u``."""
+        return jnp.mean(jax.vmap(lambda b: self.each.outer(u, b))(batch))
+
+    def pull(self, x: Params, batch: Batch, v: Inner) -> Params:
+        """The mean of the tasks' pullbacks of ``v``."""
+        return tree.mean(jax.vmap(lambda b: self.each.pull(x, b, v))(batch))
 
 
 Objective: TypeAlias = Any

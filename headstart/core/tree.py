@@ -9,7 +9,20 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-__all__ = ["add", "add_scaled", "nbytes", "norm", "scale", "sub", "vdot", "weighted_mean", "weighted_sum", "zeros_like"]
+__all__ = [
+    "add",
+    "add_scaled",
+    "mean",
+    "mix",
+    "nbytes",
+    "norm",
+    "scale",
+    "sub",
+    "vdot",
+    "weighted_mean",
+    "weighted_sum",
+    "zeros_like",
+]
 
 T = TypeVar("T")
 
@@ -34,6 +47,11 @@ def add_scaled(x: T, a: Array | float, y: T) -> T:
     return jax.tree.map(lambda p, q: p + a * q, x, y)
 
 
+def mix(a: Array | float, x: T, y: T) -> T:
+    """``(1 - a) x + a y``: every running average in the package; with ``a = 1`` it is ``y`` to the bit."""
+    return jax.tree.map(lambda p, q: (1 - a) * p + a * q, x, y)
+
+
 def zeros_like(x: T) -> T:
     """``0`` of the same structure."""
     return jax.tree.map(jnp.zeros_like, x)
@@ -47,6 +65,11 @@ def vdot(x: T, y: T) -> Array:
 def norm(x: T) -> Array:
     """Euclidean norm of all leaves together."""
     return jnp.sqrt(vdot(x, x))
+
+
+def mean(stacked: T) -> T:
+    """The mean over the leading axis."""
+    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), stacked)
 
 
 def weighted_sum(weights: Array, stacked: T) -> T:

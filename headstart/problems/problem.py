@@ -34,6 +34,10 @@ class Problem(ABC):
     def metrics(self, params: Params, batch: Batch) -> dict[str, Array]:
         """Means over a batch of what evaluation reports; ``loss`` among them."""
 
+    def scores(self) -> Callable[[Params, Batch], dict[str, Array]]:
+        """What evaluation calls: the metrics, taking `Weighted` batches too."""
+        return weighing(self.metrics)
+
 
 @dataclass(frozen=True)
 class CustomProblem(Problem):

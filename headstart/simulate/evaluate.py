@@ -1,6 +1,6 @@
 """How good the shared model is for each client, before and after the client adapts it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,16 +11,17 @@ import numpy as np
 import pyarrow as pa
 from jax import Array
 
-from headstart.core import FULL, Algorithm, Size, check_size, checks, client_key, weighing
+from headstart.core import FULL, Algorithm, Size, check_size, checks, client_key
 from headstart.data import Clients, Federation
 from headstart.errors import UsageError
 from headstart.problems import Problem
-from headstart.simulate.rounds import RunState
 
 __all__ = ["Evaluation", "evaluate", "summarize"]
 
 CLIENTS_AT_ONCE = 16
-"""Bounds the memory of an evaluation, whatever the number of clients."""
+"""How many clients adapt together."""
+BLOCK = 512
+"""How many clients' states are gathered together; bounds the memory of an evaluation."""
 
 
 @dataclass(frozen=True)
@@ -80,72 +81,63 @@ def evaluate(
     problem: Problem,
     algorithm: Algorithm,
     federation: Federation,
-    state: RunState,
+    server: Any,
+    states: Callable[[np.ndarray], Any],
     key: Array,
     round_: int,
 ) -> pa.Table:
-    """One row a client and number of steps: round, client, whether held out, steps, and the problem's metrics."""
-    known = federation.trained
-    if federation.tasks is not None:
-        # A client's state is about all its tasks; a single one of them is scored as a newcomer.
-        federation, known = federation.tasks, 0
+    """One row a client and number of steps: round, client, whether held out, steps, and the problem's metrics.
+
+    ``states`` gives the stacked states of some clients.
+    """
     ids = evaluation.clients(federation)
-    width = -(-len(ids) // CLIENTS_AT_ONCE) * CLIENTS_AT_ONCE
-    scores = _score(
-        problem,
-        evaluation.steps,
-        evaluation.batch_size,
-        known,
-        evaluation.adapting(algorithm),
-        federation.clients,
-        state,
-        key,
-        jnp.asarray(np.resize(ids, width), jnp.int32),
-    )
-    names = [federation.name(i) for i in ids]
+    width = min(BLOCK, -(-len(ids) // CLIENTS_AT_ONCE) * CLIENTS_AT_ONCE)
+    adapting = evaluation.adapting(algorithm)
+    scores = []
+    for start in range(0, len(ids), width):
+        block = ids[start : start + width]
+        padded = np.resize(block, width)
+        values = _score(
+            problem, evaluation.steps, evaluation.batch_size, adapting, federation.clients, server, states(padded),
+            key, jnp.asarray(padded, jnp.int32),
+        )  # fmt: skip
+        scores.append(jax.tree.map(lambda v, block=block: np.asarray(v, np.float64)[: len(block)], values))
     columns: dict[str, Any] = {"round": [], "client": [], "held_out": [], "steps": []}
-    for steps, metrics in zip(evaluation.steps, scores, strict=True):
+    names = np.array([federation.name(i) for i in ids])
+    for position, steps in enumerate(evaluation.steps):
         columns["round"].append(np.full(len(ids), round_))
-        columns["client"].append(np.array(names))
+        columns["client"].append(names)
         columns["held_out"].append(ids >= federation.trained)
         columns["steps"].append(np.full(len(ids), steps))
-        for name, values in metrics.items():
-            columns.setdefault(name, []).append(np.asarray(values, np.float64)[: len(ids)])
+        for name in scores[0][position]:
+            columns.setdefault(name, []).append(np.concatenate([block[position][name] for block in scores]))
     return pa.table({name: np.concatenate(parts) for name, parts in columns.items()})
 
 
-@partial(jax.jit, static_argnames=("problem", "steps", "size", "known"))
+@partial(jax.jit, static_argnames=("problem", "steps", "size"))
 def _score(
     problem: Problem,
     steps: tuple[int, ...],
     size: Size,
-    known: int,
     algorithm: Algorithm,
     clients: Clients,
-    state: RunState,
+    server: Any,
+    states: Any,
     key: Array,
     ids: Array,
 ) -> list[dict[str, Array]]:
-    objective, metrics = problem.objective(), weighing(problem.metrics)
-    down = algorithm.broadcast(state.server, key)
-    newcomer = algorithm.init_client(state.server.params)
+    objective, metrics = problem.objective(), problem.scores()
+    down = algorithm.broadcast(server, key)
 
-    def score(client: Array) -> list[dict[str, Array]]:
-        own = newcomer
-        if known:
-            own = jax.tree.map(
-                lambda all_, fresh: jnp.where(client < known, all_[jnp.minimum(client, known - 1)], fresh),
-                state.clients,
-                newcomer,
-            )
+    def score(member: tuple[Array, Any]) -> list[dict[str, Array]]:
+        client, own = member
         support, query = clients.view("support", client), clients.view("query", client)
-        batch = query.sample(client_key(key, client), FULL)
-        adapted = [
-            algorithm.personalize(objective, down, own, support, client_key(key, client), n, size) for n in steps
-        ]
+        own_key = client_key(key, client)
+        batch = query.sample(own_key, FULL)
+        adapted = [algorithm.personalize(objective, down, own, support, own_key, n, size) for n in steps]
         return [metrics(params, batch) for params in adapted]
 
-    return jax.lax.map(score, ids, batch_size=CLIENTS_AT_ONCE)
+    return jax.lax.map(score, (ids, states), batch_size=CLIENTS_AT_ONCE)
 
 
 def summarize(table: pa.Table, higher_is_better: Sequence[str] | frozenset[str]) -> pa.Table:

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 from headstart.errors import UsageError
 
-__all__ = ["PARTIAL", "read_tree", "write_json", "write_parquet", "write_tree"]
+__all__ = ["PARTIAL", "read_arrays", "read_tree", "write_arrays", "write_json", "write_parquet", "write_tree"]
 
 PARTIAL = ".*.partial"
 """What files look like that a killed process was writing."""
@@ -32,17 +32,25 @@ def write_parquet(path: Path, table: pa.Table) -> None:
     _atomically(path, lambda temporary: pq.write_table(table, temporary))
 
 
+def write_arrays(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
+    """Write named arrays as safetensors."""
+    _atomically(path, lambda temporary: save_file(arrays, temporary, metadata=metadata))
+
+
+def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Read named arrays back."""
+    with safe_open(path, framework="numpy") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+
+
 def write_tree(path: Path, tree: Any, metadata: dict[str, str]) -> None:
     """Write a pytree's arrays by their paths, as safetensors."""
-    arrays = {name: np.asarray(leaf) for name, leaf in _named_leaves(tree)}
-    _atomically(path, lambda temporary: save_file(arrays, temporary, metadata=metadata))
+    write_arrays(path, {name: np.asarray(leaf) for name, leaf in _named_leaves(tree)}, metadata)
 
 
 def read_tree(path: Path, template: Any) -> tuple[Any, dict[str, str]]:
     """Read arrays back into the structure of ``template``, checking that paths, shapes and types agree."""
-    with safe_open(path, framework="numpy") as file:
-        stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        metadata = file.metadata() or {}
+    stored, metadata = read_arrays(path)
     wanted = _named_leaves(template)
     if set(stored) != {name for name, _ in wanted}:
         differing = sorted(set(stored) ^ {name for name, _ in wanted})

@@ -4,7 +4,8 @@ import inspect
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, get_args
 
 import jax
 import jax.numpy as jnp
@@ -25,17 +26,20 @@ from headstart.core import (
 )
 from headstart.core.batch import FULL
 from headstart.data import Federation
-from headstart.errors import Diverged, UsageError
+from headstart.errors import Diverged, UsageError, did_you_mean
 from headstart.problems import Problem
 from headstart.simulate.evaluate import Evaluation, evaluate, summarize
 from headstart.simulate.loop import run_loop
-from headstart.simulate.rounds import CLIENT_AXIS, Backend, Keys, RoundPlan, RunState, draw_cohorts, run_chunk
+from headstart.simulate.rounds import CLIENT_AXIS, Backend, Cohorts, Keys, RoundPlan, RunState, draw_cohorts, run_chunk
+from headstart.simulate.store import DiskStore, compact
 
 __all__ = ["Journal", "Progress", "Result", "Simulation", "check", "train"]
 
 CHUNK_SECONDS = 1.0
 """How long an automatically sized chunk should take: often enough to checkpoint and to show progress."""
 LARGEST_CHUNK = 512
+CHUNK_BYTES = 2**28
+"""How much of the clients' memories a chunk may bring into RAM when they are kept on disk."""
 
 
 class Progress(NamedTuple):
@@ -95,6 +99,8 @@ def check(
 ) -> None:
     """Refuse what cannot be trained, saying why and what to do instead."""
     name = type(algorithm).__name__
+    if weighting not in get_args(Weighting):
+        raise UsageError(f"There is no weighting {weighting!r}.", did_you_mean(weighting, get_args(Weighting)))
     if federation.endless and not isinstance(cohort, int):
         raise UsageError(
             f"cohort = {cohort} is a share, but these tasks are endlessly many.", "Give cohort as a number of clients."
@@ -146,6 +152,7 @@ class Simulation:
         backend: Backend = "vmap",
         devices: int | None = None,
         at_once: int | None = None,
+        memory: str | Path | None = None,
     ):
         checks.whole("seed", seed, 0)
         self.algorithm, self.problem, self.federation = algorithm, problem, federation
@@ -167,13 +174,20 @@ class Simulation:
         if params is None:
             params = problem.init(run_key(seed, Purpose.INIT))
         params = jax.tree.map(_owned, params)
+        anyone = federation.clients.view("train", jnp.zeros((), jnp.int32))
+        self.algorithm = algorithm = algorithm.prepare(problem.objective(), params, anyone)
         own = algorithm.init_client(params)
         if federation.endless and jax.tree.leaves(own):
             raise UsageError(
                 f"{type(algorithm).__name__} keeps a memory for every client, but these tasks are endlessly many.",
                 "Use a method without memories between rounds, or a federation of finitely many tasks.",
             )
-        everyone = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (federation.trained, *leaf.shape)).copy(), own)
+        self.store = None
+        everyone: Any = ()
+        if memory is not None and jax.tree.leaves(own):
+            self.store = DiskStore(memory, federation.trained, own)
+        else:
+            everyone = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (federation.trained, *leaf.shape)), own)
         self.round = 0
         self.state = jax.tree.map(_owned, RunState(algorithm.init_server(params), everyone))
 
@@ -186,6 +200,9 @@ class Simulation:
         began = time.perf_counter()
         first = jnp.asarray(self.round, jnp.int32)
         cohorts = draw_cohorts(self.plan, self.keys, first, capacity)
+        present = np.zeros(0, np.int64)
+        if self.store is not None:
+            cohorts, present = self._load(self.store, cohorts, rounds)
         if self.backend == "loop":
             self.state, metrics = run_loop(
                 self.problem, self.plan, self.algorithm, self.federation.clients, self.state, self.keys,
@@ -197,6 +214,9 @@ class Simulation:
                 self.problem, self.plan, self.algorithm, self.federation.clients, self.state, self.keys,
                 cohorts, first, jnp.asarray(rounds, jnp.int32),
             )  # fmt: skip
+        if self.store is not None:
+            self.store.stage(present, jax.tree.map(lambda rows: rows[: len(present)], self.state.clients))
+            self.state = RunState(self.state.server, ())
         values = {name: np.asarray(column)[:rounds] for name, column in metrics.items()}
         seconds = (time.perf_counter() - began) / rounds
         table = self._account(values, np.asarray(cohorts.clients)[:rounds], seconds)
@@ -204,10 +224,56 @@ class Simulation:
         return table
 
     def evaluate(self, evaluation: Evaluation) -> pa.Table:
-        """Every client's scores now."""
+        """Every client's scores now; where clients have several tasks, every task's, as a newcomer's."""
         return evaluate(
-            evaluation, self.problem, self.algorithm, self.federation, self.state, self._evaluation_key, self.round
+            evaluation,
+            self.problem,
+            self.algorithm,
+            self.federation.tasks or self.federation,
+            self.state.server,
+            self._new_states if self.federation.tasks else self.client_states,
+            self._evaluation_key,
+            self.round,
         )
+
+    def client_states(self, ids: np.ndarray) -> Any:
+        """The states of some clients, stacked; those that never train have new ones."""
+        fresh = self._new_states(ids)
+        if not jax.tree.leaves(fresh):
+            return fresh
+        known = np.minimum(ids, self.federation.trained - 1)
+        if self.store is not None:
+            stored = self.store.read(known)
+        else:
+            stored = jax.tree.map(lambda rows: rows[known], self.state.clients)
+
+        def choose(new: Any, old: Any) -> Any:
+            return jnp.where((ids < self.federation.trained).reshape(-1, *[1] * (old.ndim - 1)), old, new)
+
+        return jax.tree.map(choose, fresh, stored)
+
+    def largest_chunk(self) -> int:
+        """How many rounds a chunk may have: with memories on disk, as many as have room for their cohorts' rows."""
+        if self.store is None:
+            return LARGEST_CHUNK
+        rows = self.plan.width * (2 if self.plan.refreshes else 1)
+        return max(1, min(LARGEST_CHUNK, CHUNK_BYTES // (rows * self.store.row_bytes)))
+
+    def _new_states(self, ids: np.ndarray) -> Any:
+        fresh = self.algorithm.init_client(self.state.server.params)
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(ids), *leaf.shape)), fresh)
+
+    def _load(self, store: DiskStore, cohorts: Cohorts, rounds: int) -> tuple[Cohorts, np.ndarray]:
+        """Fetch the rows of a chunk's cohorts; cohorts then point at rows instead of clients."""
+        drawn = [c for c in (cohorts, cohorts.refresh) if c is not None]
+        members = [np.asarray(c.clients)[:rounds].ravel() for c in drawn]
+        ids = np.unique(np.concatenate(members))
+        ids = ids[ids < self.plan.clients]
+        room = cohorts.clients.size * len(drawn)
+        rows = store.read(np.concatenate([ids, np.zeros(room - len(ids), ids.dtype)]))
+        self.state = RunState(self.state.server, jax.tree.map(jnp.asarray, rows))
+        slots = [c._replace(slots=compact(np.asarray(c.clients), ids)) for c in drawn]
+        return slots[0] if len(drawn) == 1 else slots[0]._replace(refresh=slots[1]), ids
 
     def _account(self, metrics: dict[str, np.ndarray], cohorts: np.ndarray, seconds: float) -> pa.Table:
         rounds, members = len(cohorts), self.plan.cohort
@@ -237,7 +303,7 @@ class Result:
     server: Any
     """The server's final state."""
     clients: Any
-    """Every training client's final state (leading axis), ``()`` where clients keep nothing."""
+    """Every training client's final state (leading axis); ``()`` where clients keep nothing, or keep it on disk."""
     history: pa.Table
     """A row a round: metrics, gradients, Hessian-vector products, samples, bytes up and down, seconds."""
     table: pa.Table
@@ -266,9 +332,7 @@ class Result:
         """A client's own model: the shared one adapted on the client's support data."""
         sim = self._simulation
         index = _client_index(sim.federation, client)
-        own = sim.algorithm.init_client(self.params)
-        if index < sim.federation.trained:
-            own = jax.tree.map(lambda leaf: leaf[index], self.clients)
+        own = jax.tree.map(lambda rows: rows[0], sim.client_states(np.array([index])))
         key = sim._evaluation_key
         return sim.algorithm.personalize(
             sim.problem.objective(),
@@ -309,6 +373,7 @@ def train(
     devices: int | None = None,
     at_once: int | None = None,
     chunk: int | None = None,
+    memory: str | Path | None = None,
     journal: Journal | None = None,
     observer: Callable[[Progress], bool] | None = None,
 ) -> Result:
@@ -316,7 +381,8 @@ def train(
 
     ``cohort`` is a share in (0, 1] (``1.0`` is everyone) or a number of clients. ``params`` starts from given
     parameters instead of fresh ones. ``chunk`` fixes how many rounds run as one program between checkpoints;
-    left out, about a second's worth. ``observer`` is told the progress after every chunk and may return
+    left out, about a second's worth. ``memory`` names a folder to keep clients' states in, where they would not fit
+    in RAM. ``observer`` is told the progress after every chunk and may return
     ``False`` to stop there.
 
     >>> import headstart as hs
@@ -334,14 +400,16 @@ def train(
     journal = journal or Memory()
     sim = Simulation(
         algorithm, problem, federation, cohort=cohort, weighting=weighting, seed=seed, params=params,
-        backend=backend, devices=devices, at_once=at_once,
+        backend=backend, devices=devices, at_once=at_once, memory=memory,
     )  # fmt: skip
     every = evaluation.every or max(1, rounds // 10)
-    capacity = min(chunk or LARGEST_CHUNK, rounds)
+    capacity = min(chunk or LARGEST_CHUNK, sim.largest_chunk(), rounds)
     restored = journal.restore(sim.state)
     if restored is not None:
         sim.round, sim.state = restored
-    else:
+    if sim.store is not None:
+        sim.store.recover(sim.round)
+    if restored is None:
         journal.evaluated(sim.evaluate(evaluation))
         journal.checkpoint(0, sim.state)
     length = chunk or 1
@@ -354,7 +422,11 @@ def train(
         journal.rounds(table)
         if sim.round % every == 0 or sim.round == rounds:
             journal.evaluated(sim.evaluate(evaluation))
+        if sim.store is not None:
+            sim.store.prepare(sim.round)
         journal.checkpoint(sim.round, sim.state)
+        if sim.store is not None:
+            sim.store.commit(sim.round)
         if chunk is None:
             length = max(1, int(min(2 * length if seconds < CHUNK_SECONDS else length, LARGEST_CHUNK)))
             if seconds > 2 * CHUNK_SECONDS:

@@ -7,12 +7,32 @@ as one compiled program, and a record that resumes bit for bit.
 from importlib.metadata import version
 
 from headstart import data, models
-from headstart.algorithms import ALGORITHMS, Aruba, FedProx, MetaFL, PFedMe, Reptile, fedavg, per_fedavg
+from headstart.algorithms import (
+    ALGORITHMS,
+    MOML,
+    NASA,
+    SCGD,
+    Aruba,
+    BSpiderBoost,
+    FedProx,
+    LocalMOML,
+    LocalSCGDM,
+    MetaFL,
+    MOMLv2,
+    PFedMe,
+    ProtoNet,
+    Reptile,
+    fedavg,
+    local_bsgd,
+    local_scgd,
+    maml,
+    per_fedavg,
+)
 from headstart.core import Diminishing, Exact, FirstOrder, HessianFree, StepDecay
 from headstart.data import Federation
 from headstart.errors import HeadstartError, UsageError
 from headstart.models import MLP, EquinoxModel, NNXModel
-from headstart.problems import Classification, CustomProblem, Examples, Regression
+from headstart.problems import Classification, CompositionalProblem, CustomProblem, Examples, Prototypes, Regression
 from headstart.simulate import Evaluation, Result, Simulation, load_run, train
 
 __version__ = version("headstart")
@@ -20,8 +40,13 @@ __version__ = version("headstart")
 __all__ = [
     "ALGORITHMS",
     "MLP",
+    "MOML",
+    "NASA",
+    "SCGD",
     "Aruba",
+    "BSpiderBoost",
     "Classification",
+    "CompositionalProblem",
     "CustomProblem",
     "Diminishing",
     "EquinoxModel",
@@ -33,9 +58,14 @@ __all__ = [
     "FirstOrder",
     "HeadstartError",
     "HessianFree",
+    "LocalMOML",
+    "LocalSCGDM",
+    "MOMLv2",
     "MetaFL",
     "NNXModel",
     "PFedMe",
+    "ProtoNet",
+    "Prototypes",
     "Regression",
     "Reptile",
     "Result",
@@ -46,6 +76,9 @@ __all__ = [
     "data",
     "fedavg",
     "load_run",
+    "local_bsgd",
+    "local_scgd",
+    "maml",
     "models",
     "per_fedavg",
     "train",

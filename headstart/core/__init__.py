@@ -16,6 +16,7 @@ from headstart.core.curvature import CURVATURES, Curvature, Exact, FirstOrder, H
 from headstart.core.episode import BatchSizes, Episode
 from headstart.core.keys import Purpose, client_key, round_key, run_key
 from headstart.core.local import LocalSteps, descend
+from headstart.core.memory import Decay, LazyMemory, Memory, RunningAverage, recall, refreshed, remember
 from headstart.core.schedule import SCHEDULES, Diminishing, Schedule, StepDecay, StepSize, check_step_size, step_size_at
 from headstart.core.tasks import ClientTasks, draw_tasks
 
@@ -34,20 +35,24 @@ __all__ = [
     "Composition",
     "Cost",
     "Curvature",
+    "Decay",
     "Diminishing",
     "Down",
     "Episode",
     "Exact",
     "FirstOrder",
     "HessianFree",
+    "LazyMemory",
     "LocalSteps",
     "Loss",
     "MeanComposition",
+    "Memory",
     "MetaComposition",
     "Objective",
     "Params",
     "Purpose",
     "RefreshingAlgorithm",
+    "RunningAverage",
     "Schedule",
     "Server",
     "Size",
@@ -65,6 +70,9 @@ __all__ = [
     "descend",
     "draw_cohort",
     "draw_tasks",
+    "recall",
+    "refreshed",
+    "remember",
     "round_key",
     "run_key",
     "step_size_at",

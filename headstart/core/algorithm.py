@@ -38,16 +38,16 @@ class ClientResult(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What one client's round costs, so that methods compare at equal budgets."""
+    """What one client's round costs, so that methods compare at equal budgets; a mean where rounds differ."""
 
-    gradients: int
+    gradients: float
     """Stochastic gradient evaluations (a central difference counts two)."""
-    products: int
+    products: float
     """Hessian-vector products."""
-    batches: dict[Size, int]
+    batches: dict[Size, float]
     """How many batches of each size are drawn."""
 
-    def samples(self, client_samples: int) -> int:
+    def samples(self, client_samples: int) -> float:
         """Samples drawn by a client that has ``client_samples`` of them."""
         return sum(n * (client_samples if size == FULL else int(size)) for size, n in self.batches.items())
 

@@ -31,13 +31,16 @@ def descend(
 ) -> LocalSteps:
     """``w_t = w_(t-1) - lr * direction(w_(t-1))`` for ``t = 1 .. steps``, keeping ``w_keep`` on the way."""
 
-    def step(carry: tuple[Params, Params | None], t: Array) -> tuple[tuple[Params, Params | None], Array]:
-        w, kept = carry
+    def step(carry: tuple[Params, Params | None], at: tuple[Array, Array]) -> tuple[tuple[Params, Params | None], Array]:
+        (w, kept), (t, key) = carry, at
         if keep is not None:
             kept = jax.tree.map(lambda new, old: jnp.where(t == keep, new, old), w, kept)
-        loss, d = direction(w, jax.random.fold_in(key, t))
+        loss, d = direction(w, key)
         return (tree.add_scaled(w, -lr, d), kept), loss
 
     start = (w, None if keep is None else w)
-    (w, kept), losses = jax.lax.scan(step, start, jnp.arange(steps))
+    # All keys at once: in the loop each would be a loop of its own.
+    times = jnp.arange(steps)
+    keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(times)
+    (w, kept), losses = jax.lax.scan(step, start, (times, keys))
     return LocalSteps(w, jnp.mean(losses), kept)

@@ -13,7 +13,6 @@ __all__ = [
     "add",
     "add_scaled",
     "mean",
-    "mix",
     "nbytes",
     "norm",
     "scale",
@@ -45,11 +44,6 @@ def scale(a: Array | float, x: T) -> T:
 def add_scaled(x: T, a: Array | float, y: T) -> T:
     """``x + a y``: every descent step in the package is ``add_scaled(w, -lr, direction)``."""
     return jax.tree.map(lambda p, q: p + a * q, x, y)
-
-
-def mix(a: Array | float, x: T, y: T) -> T:
-    """``(1 - a) x + a y``: every running average in the package; with ``a = 1`` it is ``y`` to the bit."""
-    return jax.tree.map(lambda p, q: (1 - a) * p + a * q, x, y)
 
 
 def zeros_like(x: T) -> T:

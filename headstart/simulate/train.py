@@ -287,9 +287,9 @@ class Simulation:
         columns = {
             "round": np.arange(self.round, self.round + rounds),
             **{name: values for name, values in metrics.items() if not name.startswith("bytes_")},
-            "gradients": np.full(rounds, members * self.cost.gradients, np.int64),
-            "products": np.full(rounds, members * self.cost.products, np.int64),
-            "samples": np.array(samples, np.int64),
+            "gradients": np.full(rounds, round(members * self.cost.gradients), np.int64),
+            "products": np.full(rounds, round(members * self.cost.products), np.int64),
+            "samples": np.rint(samples).astype(np.int64),
             **{name: members * metrics[name].astype(np.int64) for name in ("bytes_up", "bytes_down")},
             "seconds": np.full(rounds, seconds),
         }

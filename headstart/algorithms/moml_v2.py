@@ -1,0 +1,223 @@
+"""MOML v2: every task's memory moves in every iteration, and only the drawn ones are touched."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from headstart.algorithms._personal import fine_tune
+from headstart.core import (
+    Adaptation,
+    ClientResult,
+    ClientSamples,
+    Cost,
+    Curvature,
+    Decay,
+    Exact,
+    LazyMemory,
+    Loss,
+    Params,
+    RefreshingAlgorithm,
+    RunningAverage,
+    Schedule,
+    Size,
+    StepSize,
+    as_curvature,
+    check_size,
+    check_step_size,
+    checks,
+    recall,
+    refreshed,
+    step_size_at,
+    tree,
+)
+from headstart.errors import UsageError
+
+__all__ = ["MOMLv2", "MOMLv2Down", "MOMLv2Server"]
+
+
+class MOMLv2Server(NamedTuple):
+    """The shared model, what all memories share, and the last step size where it varies."""
+
+    params: Params
+    round: Array
+    average: RunningAverage
+    decay: Decay
+    lr: Array | None
+
+
+class MOMLv2Down(NamedTuple):
+    """The shared model, this iteration's beta_t, and what all memories share after it."""
+
+    params: Params
+    averaging: Array | float
+    average: Params
+    decay: Decay
+
+
+class MOMLv2(RefreshingAlgorithm):
+    r"""MOML whose memories all move in every iteration, corrected for how seldom each task is drawn.
+
+    .. math::
+        u^i_{t+1} = (1 - \beta_t) u^i_t + \beta_t w_t
+        + \tfrac{\beta_t}{p_i} \bigl(\hat v^i_t - w_t\bigr)\, [i \in B'_t], \qquad
+        \hat v^i_t = w_t - \alpha \nabla \mathcal L_i(w_t, S_1)
+
+    .. math::
+        w_{t+1} = w_t - \eta_t\, \text{mean}_{i \in B_t}
+        \bigl(I - \alpha \nabla^2 \mathcal L_i(w_t, S_2)\bigr) \nabla \mathcal L_i(u^i_{t+1}, S_3)
+
+    from :math:`u^i_0 = w_0`, with :math:`B_t` and :math:`B'_t` independent. The memories are kept as
+    :math:`u^i_t = a_t + d^i_t`, where :math:`a_{t+1} = (1 - \beta_t) a_t + \beta_t w_t` is one average that the server
+    keeps and :math:`d^i_{t+1} = (1 - \beta_t) d^i_t + \tfrac{\beta_t}{p_i}(\hat v^i_t - w_t)\, [i \in B'_t]`: the
+    memories of all other tasks only shrink by a common factor, so nobody visits them, and an iteration costs what one
+    of MOML v1 costs however many tasks there are.
+
+    With ``smoothness`` and ``hessian_lipschitz`` the steps follow an estimate of the gradient's Lipschitz constant:
+
+    .. math::
+        \hat L(w_t) = 4 L + 2 \rho \alpha\, \text{mean}_{i \in B'_t} \|\nabla \mathcal L_i(w_t, S_L)\|, \qquad
+        \eta_t = \eta_0 / \hat L(w_t), \qquad \beta_t = \min\{1, 6 L^2 \eta_0^{-1/3} \eta_{t-1}\}
+
+    where ``outer_lr`` is eta_0 and ``averaging`` is not used. Otherwise ``outer_lr`` is eta_t itself.
+
+    Symbols: ``inner_lr`` alpha, ``outer_lr`` eta, ``averaging`` beta, ``smoothness`` L, ``hessian_lipschitz`` rho,
+    ``inner_batch_size`` S_1 and S_L, ``curvature_batch_size`` S_2, ``batch_size`` S_3 (each of K samples), the cohort
+    B_t, the second cohort B'_t. p_i is the share of tasks in a cohort.
+
+    Wang, Yuan, Ying and Yang 2023, Algorithm 2, (v2), (3); the steps of section 4.3, L-hat of section 3.3.
+
+    >>> MOMLv2(averaging=0.1, batch_size=1).cost()
+    Cost(gradients=2, products=1, batches={1: 3})
+    >>> MOMLv2(batch_size=1, smoothness=1.0, hessian_lipschitz=1.0).cost()
+    Cost(gradients=3, products=1, batches={1: 4})
+
+    Deviations: an offset d that has shrunk by more than 2^-40 since it was stored may be taken for 0. L-hat is
+    estimated on B'_t, with samples of its own; the paper draws tasks of its own as well. The paper leaves eta_(-1)
+    open: it is eta_0 / (4 L), the largest step there can be. The minimum in beta_t is idle where eta_0 is as small as
+    the paper's Lemma 4 asks. The server sends a as well as w.
+    """
+
+    inner_lr: Array | float = 0.01
+    outer_lr: StepSize = 0.001
+    averaging: Array | float = 0.5
+    smoothness: Array | float | None = None
+    hessian_lipschitz: Array | float | None = None
+    curvature: Curvature = eqx.field(converter=as_curvature, default_factory=Exact)
+    batch_size: Size = eqx.field(static=True, default=10)
+    inner_batch_size: Size | None = eqx.field(static=True, default=None)
+    curvature_batch_size: Size | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        check_step_size("outer_lr", self.outer_lr)
+        checks.in_unit_interval("averaging", self.averaging)
+        checks.at_least("inner_lr", self.inner_lr, 0)
+        check_size("batch_size", self.batch_size)
+        check_size("inner_batch_size", self.inner_size)
+        check_size("curvature_batch_size", self.curvature_size)
+        if (self.smoothness is None) != (self.hessian_lipschitz is None):
+            raise UsageError(
+                "Of smoothness and hessian_lipschitz only one is set.",
+                "Give both for steps that follow the Lipschitz constant, or neither for constant ones.",
+            )
+        if self.smoothness is not None:
+            checks.positive("smoothness", self.smoothness)
+            checks.at_least("hessian_lipschitz", self.hessian_lipschitz, 0)
+            if not isinstance(self.outer_lr, Schedule):
+                checks.positive("outer_lr", self.outer_lr)
+
+    @property
+    def inner_size(self) -> Size:
+        """The samples of S_1 and of S_L."""
+        return self.batch_size if self.inner_batch_size is None else self.inner_batch_size
+
+    @property
+    def curvature_size(self) -> Size:
+        """The samples of S_2."""
+        return self.batch_size if self.curvature_batch_size is None else self.curvature_batch_size
+
+    def init_server(self, params: Params) -> MOMLv2Server:
+        round_ = jnp.zeros((), jnp.int32)
+        lr = None if self.smoothness is None else self._lipschitz_lr(round_, jnp.zeros(()))
+        return MOMLv2Server(params, round_, RunningAverage.of(params), Decay.none(), lr)
+
+    def init_client(self, params: Params) -> LazyMemory:
+        return LazyMemory.none(params)
+
+    def broadcast(self, server: MOMLv2Server, key: Array) -> MOMLv2Down:
+        beta, average, decay = self._moved(server)
+        return MOMLv2Down(server.params, beta, average.value, decay)
+
+    def refresh(
+        self,
+        loss: Loss,
+        down: MOMLv2Down,
+        state: LazyMemory,
+        client: ClientSamples,
+        key: Array,
+        participation: float,
+    ) -> ClientResult:
+        inner_key, norm_key = jax.random.split(key)
+        gradient = jax.grad(loss)(down.params, client.sample(inner_key, self.inner_size))
+        towards = tree.scale(-self.inner_lr, gradient)  # line 5: v-hat - w
+        memory = refreshed(state, down.decay, tree.scale(down.averaging / participation, towards))  # line 7, (v2)
+        norm = None
+        if self.smoothness is not None:
+            norm = tree.norm(jax.grad(loss)(down.params, client.sample(norm_key, self.inner_size)))
+        return ClientResult(memory, norm, {})
+
+    def client_update(
+        self, loss: Loss, down: MOMLv2Down, state: LazyMemory, client: ClientSamples, key: Array
+    ) -> ClientResult:
+        outer_key, curvature_key = jax.random.split(key)
+        u = recall(state, down.average, down.decay)
+        value, gradient = jax.value_and_grad(loss)(u, client.sample(outer_key, self.batch_size))
+        if self.curvature.needs_batches:  # line 8, (3)
+            batch = client.sample(curvature_key, self.curvature_size)
+            gradient = self.curvature.pull(lambda w: jax.grad(loss)(w, batch), down.params, self.inner_lr, gradient)
+        return ClientResult(state, gradient, {"loss": value})
+
+    def server_update(self, server: MOMLv2Server, mean_up: tuple[Array | None, Params]) -> MOMLv2Server:
+        norm, gradient = mean_up
+        _, average, decay = self._moved(server)
+        lr = None if norm is None else self._lipschitz_lr(server.round, norm)
+        eta = step_size_at(self.outer_lr, server.round) if lr is None else lr
+        params = tree.add_scaled(server.params, -eta, gradient)  # line 9
+        return MOMLv2Server(params, server.round + 1, average, decay, lr)
+
+    def personalize(
+        self,
+        loss: Loss,
+        down: MOMLv2Down,
+        state: LazyMemory,
+        support: ClientSamples,
+        key: Array,
+        steps: int,
+        size: Size,
+    ) -> Params:
+        return fine_tune(loss, down.params, support, key, Adaptation(steps, self.inner_lr), size)
+
+    def cost(self) -> Cost:
+        adaptive = self.smoothness is not None
+        sizes = [self.inner_size, self.batch_size] + [self.inner_size] * adaptive
+        sizes += [self.curvature_size] * self.curvature.needs_batches
+        return Cost(2 + adaptive + self.curvature.gradients, self.curvature.products, dict(Counter(sizes)))
+
+    def _moved(self, server: MOMLv2Server) -> tuple[Array | float, RunningAverage, Decay]:
+        """beta_t, and what all memories share after it: their average and how far their offsets have shrunk."""
+        beta = self.averaging
+        if self.smoothness is not None:
+            assert server.lr is not None
+            beta = 6 * self.smoothness**2 * step_size_at(self.outer_lr, server.round) ** (-1 / 3) * server.lr
+            beta = jnp.minimum(1.0, beta)
+        return beta, server.average.towards(server.params, beta), server.decay.by(1 - beta)
+
+    def _lipschitz_lr(self, round_: Array, norm: Array) -> Array:
+        """``eta_0 / L-hat`` where the refreshed tasks' gradients have this mean norm."""
+        assert self.smoothness is not None
+        assert self.hessian_lipschitz is not None
+        lipschitz = 4 * self.smoothness + 2 * self.hessian_lipschitz * self.inner_lr * norm
+        return step_size_at(self.outer_lr, round_) / lipschitz

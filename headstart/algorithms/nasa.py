@@ -1,0 +1,89 @@
+"""NASA: two running averages, one of every task's adapted model and one of the meta-gradient."""
+
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from headstart.algorithms._remembering import RememberingAlgorithm
+from headstart.core import (
+    ClientResult,
+    ClientSamples,
+    Cost,
+    Down,
+    Loss,
+    Memory,
+    Params,
+    checks,
+    remember,
+    step_size_at,
+    tree,
+)
+
+__all__ = ["NASA", "NASAServer"]
+
+
+class NASAServer(NamedTuple):
+    """The shared model, and the running average z of its meta-gradient."""
+
+    params: Params
+    round: Array
+    gradient: Memory
+
+
+class NASA(RememberingAlgorithm):
+    r"""Average the inner function *and* the gradient, and take every gradient at the average of the step before.
+
+    .. math::
+        z_k = (1 - a) z_{k-1} + a\, \text{mean}_i\, \nabla g_i(x_k, S_2)^\top \nabla f_i(u^i_{k-1}, S_3), \qquad
+        u^i_k = (1 - b) u^i_{k-1} + b\, g_i(x_k, S_1), \qquad
+        x_{k+1} = x_k - \gamma_k z_k
+
+    with :math:`g_i(x, S) = x - \lambda \nabla \mathcal L_i(x, S)` and :math:`f_i = \mathcal L_i`; all tasks take part
+    in every step.
+
+    Symbols: ``inner_lr`` lambda, ``outer_lr`` gamma_k (the paper's tau_k / beta_k), ``momentum`` a (its a tau_k),
+    ``averaging`` b (its b tau_k), ``inner_batch_size`` S_1, ``curvature_batch_size`` S_2, ``batch_size`` S_3.
+
+    Ghadimi, Ruszczynski and Wang 2020, Algorithm 1, applied to meta-learning as wang section 2 says.
+
+    >>> NASA(averaging=0.5, momentum=0.1, batch_size=1).cost()
+    Cost(gradients=2, products=1, batches={1: 3})
+
+    Deviations: an iteration of the paper first moves x, then looks at the new x. A round here looks first and then
+    moves: the same sequence, cut half an iteration later. The paper takes the first u and z as given; here each
+    begins with its first value. There is no feasible set, so the paper's subproblem is a plain step.
+    """
+
+    momentum: Array | float = 0.1
+
+    needs_everyone: ClassVar[bool] = True
+
+    def __check_init__(self) -> None:
+        checks.in_unit_interval("momentum", self.momentum)
+
+    def init_server(self, params: Params) -> NASAServer:
+        return NASAServer(params, jnp.zeros((), jnp.int32), Memory.empty(params))
+
+    def init_client(self, params: Params) -> Memory:
+        return Memory.empty(params)
+
+    def broadcast(self, server: NASAServer, key: Array) -> Down:
+        return Down(server.params, self.inner_lr)
+
+    def client_update(self, loss: Loss, down: Down, state: Memory, client: ClientSamples, key: Array) -> ClientResult:
+        episode = self.draw(client, jax.random.fold_in(key, 0))
+        inner = self.adaptation.run(loss, down.params, episode.inner)
+        memory = remember(state, inner.params, self.averaging)
+        before = jax.tree.map(lambda old, first: jnp.where(state.started, old, first), state.value, inner.params)
+        value, gradient = self.meta_gradient(loss, inner, before, episode)
+        return ClientResult(memory, gradient, {"loss": value})
+
+    def server_update(self, server: NASAServer, mean_up: Params) -> NASAServer:
+        z = remember(server.gradient, mean_up, self.momentum)
+        gamma = step_size_at(self.outer_lr, server.round)
+        return NASAServer(tree.add_scaled(server.params, -gamma, z.value), server.round + 1, z)
+
+    def cost(self) -> Cost:
+        return self.step_cost

@@ -181,9 +181,9 @@ class LocalSCGDM(Algorithm):
     ) -> ClientResult:
         composition = as_composition(objective, self.inner_lr, self.curvature)
 
-        def step(carry: tuple[Params, Any, Any], t: Array) -> tuple[tuple[Params, Any, Any], Array]:
+        def step(carry: tuple[Params, Any, Any], key: Array) -> tuple[tuple[Params, Any, Any], Array]:
             x, u, m = carry
-            loss, z, u = self._gradient(composition, x, u, client, jax.random.fold_in(key, t))
+            loss, z, u = self._gradient(composition, x, u, client, key)
             if self.momentum is not None:
                 m = remember(m, z, self.momentum * self.scale)  # lines 5 and 9
                 z = m.value
@@ -191,7 +191,8 @@ class LocalSCGDM(Algorithm):
 
         u = state if self.separate_states else Memory(down.inner, down.begun)
         start = (down.params, u, Memory(down.gradient, down.begun))
-        (x, u, m), losses = jax.lax.scan(step, start, jnp.arange(self.local_steps))
+        keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(jnp.arange(self.local_steps))
+        (x, u, m), losses = jax.lax.scan(step, start, keys)
         own, sent = (u, None) if self.separate_states else (state, u.value)
         return ClientResult(own, ScgdmUp(x, sent, m.value), {"loss": jnp.mean(losses)})
 

@@ -160,13 +160,13 @@ class MOMLv2(RefreshingAlgorithm):
         key: Array,
         participation: float,
     ) -> ClientResult:
-        inner_key, norm_key = jax.random.split(key)
-        gradient = jax.grad(loss)(down.params, client.sample(inner_key, self.inner_size))
-        towards = tree.scale(-self.inner_lr, gradient)  # line 5: v-hat - w
-        memory = refreshed(state, down.decay, tree.scale(down.averaging / participation, towards))  # line 7, (v2)
         norm = None
         if self.smoothness is not None:
+            key, norm_key = jax.random.split(key)
             norm = tree.norm(jax.grad(loss)(down.params, client.sample(norm_key, self.inner_size)))
+        gradient = jax.grad(loss)(down.params, client.sample(key, self.inner_size))
+        towards = tree.scale(-self.inner_lr, gradient)  # line 5: v-hat - w
+        memory = refreshed(state, down.decay, tree.scale(down.averaging / participation, towards))  # line 7, (v2)
         return ClientResult(memory, norm, {})
 
     def client_update(

@@ -95,15 +95,16 @@ class RoundPlan:
     weighting: Weighting = "uniform"
     devices: int = 1
     at_once: int | None = None
-    """Clients of a device that are computed together; ``None`` for all of them. See `clients_at_once`."""
+    """The most clients of a device that are computed together; ``None`` for all of them."""
     refreshes: bool = False
     """Whether a second, independent cohort refreshes its memories in every round."""
 
     @property
     def group(self) -> int:
-        """Clients that one device computes together."""
+        """Clients that one device computes together: at most ``at_once``, in groups as equal as they can be."""
         share = -(-self.cohort // self.devices)
-        return min(self.at_once or share, share)
+        groups = -(-share // (self.at_once or share))
+        return -(-share // groups)
 
     @property
     def width(self) -> int:
@@ -112,20 +113,22 @@ class RoundPlan:
         return -(-self.cohort // whole) * whole
 
 
-CACHED_BYTES = 2**16
-"""Parameters of clients computed together on a CPU: with their gradients and batches they should stay in cache."""
+SMALL_BYTES = 2**15
+"""Parameters up to which a CPU had better compute many clients together."""
+MOST_AT_ONCE = 32
+"""Bounds the memory that the batches of a cohort take, whatever its size."""
 
 
 def clients_at_once(params: Params) -> int | None:
     """How many clients a device had best compute together; ``None`` for all of them.
 
-    Small models want a batch of clients: the cost of an operation is then that of starting it. On a CPU large
-    ones want it not: parameters, gradients and steps of one client pass through the cache several times in a
-    local step, those of a whole cohort through memory.
+    A small model's round costs what starting its operations costs, so a CPU computes many clients in each.
+    A large one's costs arithmetic and memory traffic: one client at a time stays in cache, and two or more fall
+    out of it. ``benchmarks/README.md`` has the measurements.
     """
     if jax.default_backend() != "cpu":
         return None
-    return max(1, CACHED_BYTES // max(1, tree.nbytes(params)))
+    return MOST_AT_ONCE if tree.nbytes(params) < SMALL_BYTES else 1
 
 
 _traces = 0

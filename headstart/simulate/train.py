@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, get_args
+from typing import Any, NamedTuple, Protocol, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,17 @@ from headstart.errors import Diverged, UsageError, did_you_mean
 from headstart.problems import Problem
 from headstart.simulate.evaluate import Evaluation, evaluate, summarize
 from headstart.simulate.loop import run_loop
-from headstart.simulate.rounds import CLIENT_AXIS, Backend, Cohorts, Keys, RoundPlan, RunState, draw_cohorts, run_chunk
+from headstart.simulate.rounds import (
+    CLIENT_AXIS,
+    Backend,
+    Cohorts,
+    Keys,
+    RoundPlan,
+    RunState,
+    clients_at_once,
+    draw_cohorts,
+    run_chunk,
+)
 from headstart.simulate.store import DiskStore, compact
 
 __all__ = ["Journal", "Progress", "Result", "Simulation", "check", "train"]
@@ -40,6 +50,9 @@ CHUNK_SECONDS = 1.0
 LARGEST_CHUNK = 512
 CHUNK_BYTES = 2**28
 """How much of the clients' memories a chunk may bring into RAM when they are kept on disk."""
+
+
+T = TypeVar("T")
 
 
 class Progress(NamedTuple):
@@ -159,7 +172,12 @@ class Simulation:
         self.backend = backend
         check(algorithm, problem, federation, cohort, weighting)
         self.cost = algorithm.cost()
-        if at_once is not None:
+        if params is None:
+            params = problem.init(run_key(seed, Purpose.INIT))
+        params = jax.tree.map(_owned, params)
+        if at_once is None:
+            at_once = clients_at_once(params)
+        else:
             checks.whole("at_once", at_once, 1)
         self.plan = RoundPlan(
             clients=federation.trained,
@@ -169,11 +187,10 @@ class Simulation:
             at_once=at_once,
             refreshes=isinstance(algorithm, RefreshingAlgorithm),
         )
+        # Placed once: left to each chunk, every one of them would copy all data to every device again.
+        self._clients = _spread(federation.clients, self.plan.devices)
         self.keys = Keys.of(seed)
         self._evaluation_key = run_key(seed, Purpose.EVALUATE)
-        if params is None:
-            params = problem.init(run_key(seed, Purpose.INIT))
-        params = jax.tree.map(_owned, params)
         anyone = federation.clients.view("train", jnp.zeros((), jnp.int32))
         self.algorithm = algorithm = algorithm.prepare(problem.objective(), params, anyone)
         own = algorithm.init_client(params)
@@ -211,7 +228,7 @@ class Simulation:
         else:
             self.state = _spread(self.state, self.plan.devices)
             self.state, metrics = run_chunk(
-                self.problem, self.plan, self.algorithm, self.federation.clients, self.state, self.keys,
+                self.problem, self.plan, self.algorithm, self._clients, self.state, self.keys,
                 cohorts, first, jnp.asarray(rounds, jnp.int32),
             )  # fmt: skip
         if self.store is not None:
@@ -463,12 +480,15 @@ def _owned(leaf: Any) -> jax.Array:
     return jax.lax.convert_element_type(array, array.dtype)
 
 
-def _spread(state: RunState, devices: int) -> RunState:
-    """The state as a sharded chunk returns it; placed otherwise it would be traced and compiled a second time."""
+def _spread(tree: T, devices: int) -> T:
+    """As a sharded chunk returns its state: a whole copy on every device.
+
+    A state placed otherwise would have the chunk traced and compiled a second time.
+    """
     if devices == 1:
-        return state
+        return tree
     mesh = jax.make_mesh((devices,), (CLIENT_AXIS,), axis_types=(AxisType.Auto,), devices=jax.devices()[:devices])
-    return jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
 
 
 def _device_count(backend: Backend, devices: int | None) -> int:

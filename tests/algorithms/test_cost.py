@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from headstart.core import Weighted, weighing
+from headstart.core import RefreshingAlgorithm, UserComposition, Weighted, weighing
 from headstart.data import Federation
-from headstart.problems import Examples
+from headstart.problems import Examples, Prototypes
 from tests import toy
-from tests.algorithms.contract import CONTRACT
+from tests.algorithms.contract import CONTRACT, setting
 
 
 class Meter:
@@ -35,6 +35,17 @@ class Meter:
         self.loss = jax.custom_vjp(plain)
         self.loss.defvjp(lambda params, batch: (plain(params, batch), (params, batch)), backward)
 
+    def objective(self, problem):
+        """The loss; for a problem of prototypes, a composition with it as f, of a g that looks at its batch."""
+        if not isinstance(problem, Prototypes):
+            return self.loss
+
+        def inner(params, batch):
+            self.note(batch)
+            return params
+
+        return UserComposition(inner, self.loss, personal=True)
+
     def note(self, batch):
         x = np.asarray(batch.samples.x)[np.asarray(batch.weight) > 0] if isinstance(batch, Weighted) else batch.x
         self.batches[np.asarray(x).tobytes()] = len(x)
@@ -49,13 +60,18 @@ def never_twice(task, key, size):
 def test_gradients_products_and_samples(name):
     algorithm, meter = CONTRACT[name], Meter()
     clients = Federation.from_tasks(jnp.zeros(2), never_twice, support_size=4, query_size=4).clients
+    rounds = getattr(algorithm, "period", 1)
     with jax.disable_jit():
-        down = algorithm.broadcast(algorithm.init_server(toy.start()), jax.random.key(0))
-        state = algorithm.init_client(toy.start())
-        view = clients.view("train", jnp.asarray(1))
-        algorithm.client_update(meter.loss, down, state, view, jax.random.key(1))
+        server, state = algorithm.init_server(toy.start()), algorithm.init_client(toy.start())
+        view, objective = clients.view("train", jnp.asarray(1)), meter.objective(setting(name)[0])
+        for k in range(rounds):
+            down = algorithm.broadcast(server, jax.random.key(0))
+            if isinstance(algorithm, RefreshingAlgorithm):
+                algorithm.refresh(objective, down, state, view, jax.random.key(rounds + k), participation=0.5)
+            up = algorithm.client_update(objective, down, state, view, jax.random.key(k)).up
+            server = algorithm.server_update(server, up) if k < rounds - 1 else server
     cost = algorithm.cost()
-    assert (meter.gradients, meter.products) == (cost.gradients, cost.products)
-    assert Counter(meter.batches.values()) == cost.batches
-    assert sum(meter.batches.values()) == cost.samples(client_samples=10**6)
+    assert (meter.gradients, meter.products) == (rounds * cost.gradients, rounds * cost.products)
+    assert Counter(meter.batches.values()) == {size: rounds * n for size, n in cost.batches.items()}
+    assert sum(meter.batches.values()) == rounds * cost.samples(client_samples=10**6)
     assert max(meter.batches.values()) == cost.largest_batch()

@@ -10,7 +10,7 @@ import pytest
 from headstart.simulate import Simulation
 from headstart.simulate.rounds import draw_cohorts, run_chunk
 from tests import toy
-from tests.algorithms.contract import CONTRACT
+from tests.algorithms.contract import CONTRACT, setting
 
 ROUNDS, COHORT, DEVICES = 3, 3, 2
 PRECISION = {"float32": (False, 1e-5), "x64": (True, 1e-10)}
@@ -20,10 +20,9 @@ precisions = pytest.mark.parametrize("precision", PRECISION)
 
 
 def simulation(name, backend="vmap", **options):
-    devices = DEVICES if backend == "sharded" else None
-    return Simulation(
-        CONTRACT[name], toy.LOGISTIC, toy.federation(), cohort=COHORT, backend=backend, devices=devices, **options
-    )
+    algorithm, devices = CONTRACT[name], DEVICES if backend == "sharded" else None
+    cohort = 1.0 if algorithm.needs_everyone else COHORT
+    return Simulation(algorithm, *setting(name), cohort=cohort, backend=backend, devices=devices, **options)
 
 
 def run(name, precision, backend="vmap", **options):

@@ -21,10 +21,10 @@ from headstart.core import (
     Loss,
     Params,
     RefreshingAlgorithm,
-    RunningAverage,
     Schedule,
     Size,
     StepSize,
+    Trail,
     as_curvature,
     check_size,
     check_step_size,
@@ -40,11 +40,11 @@ __all__ = ["MOMLv2", "MOMLv2Down", "MOMLv2Server"]
 
 
 class MOMLv2Server(NamedTuple):
-    """The shared model, what all memories share, and the last step size where it varies."""
+    """The shared model, how far the memories' average lags behind it, their decay, and a varying step size."""
 
     params: Params
     round: Array
-    average: RunningAverage
+    trail: Trail
     decay: Decay
     lr: Array | None
 
@@ -142,14 +142,15 @@ class MOMLv2(RefreshingAlgorithm):
     def init_server(self, params: Params) -> MOMLv2Server:
         round_ = jnp.zeros((), jnp.int32)
         lr = None if self.smoothness is None else self._lipschitz_lr(round_, jnp.zeros(()))
-        return MOMLv2Server(params, round_, RunningAverage.of(params), Decay.none(), lr)
+        return MOMLv2Server(params, round_, Trail.start(params), Decay.none(), lr)
 
     def init_client(self, params: Params) -> LazyMemory:
         return LazyMemory.none(params)
 
     def broadcast(self, server: MOMLv2Server, key: Array) -> MOMLv2Down:
-        beta, average, decay = self._moved(server)
-        return MOMLv2Down(server.params, beta, average.value, decay)
+        beta = self._averaging_at(server)
+        average = server.trail.average(server.params, beta)
+        return MOMLv2Down(server.params, beta, average, server.decay.by(beta))
 
     def refresh(
         self,
@@ -182,11 +183,12 @@ class MOMLv2(RefreshingAlgorithm):
 
     def server_update(self, server: MOMLv2Server, mean_up: tuple[Array | None, Params]) -> MOMLv2Server:
         norm, gradient = mean_up
-        _, average, decay = self._moved(server)
+        beta = self._averaging_at(server)
         lr = None if norm is None else self._lipschitz_lr(server.round, norm)
         eta = step_size_at(self.outer_lr, server.round) if lr is None else lr
         params = tree.add_scaled(server.params, -eta, gradient)  # line 9
-        return MOMLv2Server(params, server.round + 1, average, decay, lr)
+        trail = server.trail.moved(server.params, params, beta)
+        return MOMLv2Server(params, server.round + 1, trail, server.decay.by(beta), lr)
 
     def personalize(
         self,
@@ -206,14 +208,13 @@ class MOMLv2(RefreshingAlgorithm):
         sizes += [self.curvature_size] * self.curvature.needs_batches
         return Cost(2 + adaptive + self.curvature.gradients, self.curvature.products, dict(Counter(sizes)))
 
-    def _moved(self, server: MOMLv2Server) -> tuple[Array | float, RunningAverage, Decay]:
-        """beta_t, and what all memories share after it: their average and how far their offsets have shrunk."""
-        beta = self.averaging
-        if self.smoothness is not None:
-            assert server.lr is not None
-            beta = 6 * self.smoothness**2 * step_size_at(self.outer_lr, server.round) ** (-1 / 3) * server.lr
-            beta = jnp.minimum(1.0, beta)
-        return beta, server.average.towards(server.params, beta), server.decay.by(1 - beta)
+    def _averaging_at(self, server: MOMLv2Server) -> Array | float:
+        """beta_t."""
+        if self.smoothness is None:
+            return self.averaging
+        assert server.lr is not None
+        eta = step_size_at(self.outer_lr, server.round)
+        return jnp.minimum(1.0, 6 * self.smoothness**2 * eta ** (-1 / 3) * server.lr)
 
     def _lipschitz_lr(self, round_: Array, norm: Array) -> Array:
         """``eta_0 / L-hat`` where the refreshed tasks' gradients have this mean norm."""

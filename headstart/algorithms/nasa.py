@@ -29,7 +29,7 @@ class NASAServer(NamedTuple):
 
     params: Params
     round: Array
-    gradient: Memory
+    gradient: Params
 
 
 class NASA(RememberingAlgorithm):
@@ -64,7 +64,7 @@ class NASA(RememberingAlgorithm):
         checks.in_unit_interval("momentum", self.momentum)
 
     def init_server(self, params: Params) -> NASAServer:
-        return NASAServer(params, jnp.zeros((), jnp.int32), Memory.empty(params))
+        return NASAServer(params, jnp.zeros((), jnp.int32), tree.zeros_like(params))
 
     def init_client(self, params: Params) -> Memory:
         return Memory.empty(params)
@@ -81,9 +81,9 @@ class NASA(RememberingAlgorithm):
         return ClientResult(memory, gradient, {"loss": value})
 
     def server_update(self, server: NASAServer, mean_up: Params) -> NASAServer:
-        z = remember(server.gradient, mean_up, self.momentum)
+        z = remember(Memory(server.gradient, server.round > 0), mean_up, self.momentum).value
         gamma = step_size_at(self.outer_lr, server.round)
-        return NASAServer(tree.add_scaled(server.params, -gamma, z.value), server.round + 1, z)
+        return NASAServer(tree.add_scaled(server.params, -gamma, z), server.round + 1, z)
 
     def cost(self) -> Cost:
         return self.step_cost

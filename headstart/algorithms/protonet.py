@@ -80,7 +80,7 @@ class ProtoNet(Algorithm):
         self, objective: Objective, down: Down, state: Any, client: ClientSamples, key: Array
     ) -> ClientResult:
         composition = _prototypes(objective)
-        episode = self.batches.draw(client, key, 1, False)
+        episode = self.batches.draw(client, jax.random.fold_in(key, 0), 1, False)
         support = jax.tree.map(lambda leaf: leaf[0], episode.inner)
 
         def episode_loss(w: Params) -> Array:

@@ -16,7 +16,7 @@ from headstart.core.curvature import CURVATURES, Curvature, Exact, FirstOrder, H
 from headstart.core.episode import BatchSizes, Episode
 from headstart.core.keys import Purpose, client_key, round_key, run_key
 from headstart.core.local import LocalSteps, descend
-from headstart.core.memory import Decay, LazyMemory, Memory, RunningAverage, recall, refreshed, remember
+from headstart.core.memory import Decay, LazyMemory, Memory, Trail, recall, refreshed, remember
 from headstart.core.schedule import SCHEDULES, Diminishing, Schedule, StepDecay, StepSize, check_step_size, step_size_at
 from headstart.core.tasks import ClientTasks, draw_tasks
 
@@ -52,12 +52,12 @@ __all__ = [
     "Params",
     "Purpose",
     "RefreshingAlgorithm",
-    "RunningAverage",
     "Schedule",
     "Server",
     "Size",
     "StepDecay",
     "StepSize",
+    "Trail",
     "UserComposition",
     "Weighted",
     "Weighting",

@@ -31,7 +31,9 @@ def descend(
 ) -> LocalSteps:
     """``w_t = w_(t-1) - lr * direction(w_(t-1))`` for ``t = 1 .. steps``, keeping ``w_keep`` on the way."""
 
-    def step(carry: tuple[Params, Params | None], at: tuple[Array, Array]) -> tuple[tuple[Params, Params | None], Array]:
+    def step(
+        carry: tuple[Params, Params | None], at: tuple[Array, Array]
+    ) -> tuple[tuple[Params, Params | None], Array]:
         (w, kept), (t, key) = carry, at
         if keep is not None:
             kept = jax.tree.map(lambda new, old: jnp.where(t == keep, new, old), w, kept)

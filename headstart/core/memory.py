@@ -9,7 +9,7 @@ from jax import Array
 from headstart.core import tree
 from headstart.core.batch import Params
 
-__all__ = ["Decay", "LazyMemory", "Memory", "RunningAverage", "recall", "refreshed", "remember"]
+__all__ = ["Decay", "LazyMemory", "Memory", "Trail", "recall", "refreshed", "remember"]
 
 NEGLIGIBLE = 2.0**-40
 """A factor below which an offset no longer counts: 9.1e-13, far beneath a float32's last place."""
@@ -34,24 +34,31 @@ def remember(memory: Memory, new: Params, averaging: Array | float) -> Memory:
     return Memory(value, jnp.ones_like(memory.started))
 
 
-class RunningAverage(NamedTuple):
-    """``a_(t+1) = (1 - beta_t) a_t + beta_t w_t``, with what rounding lost of it."""
+class Trail(NamedTuple):
+    """The running average ``a_(t+1) = (1 - beta_t) a_t + beta_t w_t`` of a moving ``w``, kept as ``a_t - w_t``.
 
-    value: Params
-    lost: Params
+    The lag is small and each step enters it once, so it stays exact where a float32 average would stand still: that
+    one does not move once ``beta |w - a|`` is below its last place, which leaves an error of that over beta.
+    """
+
+    lag: Params
 
     @classmethod
-    def of(cls, start: Params) -> "RunningAverage":
-        """The average before anything was added."""
-        return cls(start, tree.zeros_like(start))
+    def start(cls, w: Params) -> "Trail":
+        """``a_0 = w_0``."""
+        return cls(tree.zeros_like(w))
 
-    def towards(self, new: Params, averaging: Array | float) -> "RunningAverage":
-        """One step. Kahan's summation: a plain float32 average stands still once ``beta |w - a|`` is below its
-        last place, which leaves an error of that over beta.
-        """
-        step = jax.tree.map(lambda a, w, lost: averaging * (w - a) - lost, self.value, new, self.lost)
-        value = tree.add(self.value, step)
-        return RunningAverage(value, tree.sub(tree.sub(value, self.value), step))
+    def average(self, w: Params, averaging: Array | float) -> Params:
+        """``a_(t+1)``, which needs ``w_t`` and ``beta_t`` only."""
+        return tree.add(w, self._faded(averaging))
+
+    def moved(self, w: Params, new: Params, averaging: Array | float) -> "Trail":
+        """The lag behind ``w_(t+1)``: what was left of it, less the step that was taken."""
+        return Trail(tree.sub(self._faded(averaging), tree.sub(new, w)))
+
+    def _faded(self, averaging: Array | float) -> Params:
+        # Not as a product with 1 - beta, whose rounding would be the same in every iteration and add up.
+        return tree.add_scaled(self.lag, -averaging, self.lag)
 
 
 class Decay(NamedTuple):
@@ -70,9 +77,9 @@ class Decay(NamedTuple):
         """Before the first iteration."""
         return cls(jnp.ones(()), jnp.zeros((), jnp.int32), jnp.ones(()))
 
-    def by(self, factor: Array | float) -> "Decay":
-        """One iteration's decay."""
-        scale = self.scale * factor
+    def by(self, averaging: Array | float) -> "Decay":
+        """After one more factor ``1 - beta``."""
+        scale = self.scale - averaging * self.scale
         ends = scale < NEGLIGIBLE
         return Decay(
             jnp.where(ends, 1.0, scale), self.epoch + ends.astype(jnp.int32), jnp.where(ends, scale, self.closing)

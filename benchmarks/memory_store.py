@@ -22,9 +22,7 @@ COHORT = 10
 def _federation(clients: int) -> hs.Federation:
     """Clients with 60 random images each out of a pool of 20,000."""
     rng = np.random.default_rng(0)
-    pool = hs.Examples(
-        rng.integers(0, 256, (20_000, 784), dtype=np.uint8), rng.integers(0, 10, 20_000, dtype=np.uint8)
-    )
+    pool = hs.Examples(rng.integers(0, 256, (20_000, 784), dtype=np.uint8), rng.integers(0, 10, 20_000, dtype=np.uint8))
     rows = rng.integers(0, 20_000, (clients, 60))
     return hs.Federation.from_arrays(pool, list(rows[:, :50]), list(rows[:, 50:]), transform=_scaled)
 

@@ -30,6 +30,7 @@ from headstart.algorithms import (
 )
 from headstart.core import Diminishing, Exact, FirstOrder, HessianFree, StepDecay
 from headstart.data import Federation
+from headstart.devices import use_cpu_devices
 from headstart.errors import HeadstartError, UsageError
 from headstart.models import MLP, EquinoxModel, NNXModel
 from headstart.problems import Classification, CompositionalProblem, CustomProblem, Examples, Prototypes, Regression
@@ -82,4 +83,5 @@ __all__ = [
     "models",
     "per_fedavg",
     "train",
+    "use_cpu_devices",
 ]

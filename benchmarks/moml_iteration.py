@@ -27,6 +27,7 @@ def torch_iterations(params, samples: int, count: int):
 
     loss, alpha, eta, beta = plain.REGRESSOR, 0.01, 0.001, 0.5
     memories: list = [None] * 25
+    rng = np.random.default_rng()
 
     def batch(task):
         x = torch.rand(samples, 1) * 10 - 5
@@ -34,7 +35,7 @@ def torch_iterations(params, samples: int, count: int):
 
     for _ in range(count):
         total = None
-        for task in np.random.default_rng().choice(25, TASKS, replace=False):
+        for task in rng.choice(25, TASKS, replace=False):
             v = [a - alpha * b for a, b in zip(params, plain.gradient(loss, params, batch(task)), strict=True)]
             old = memories[task]
             u = v if old is None else [(1 - beta) * a + beta * b for a, b in zip(old, v, strict=True)]

@@ -3,7 +3,8 @@
 from headstart.simulate.evaluate import Evaluation, summarize
 from headstart.simulate.record import RunDirectory, RunRecord, load_run
 from headstart.simulate.rounds import Backend, RoundPlan, RunState, trace_count
-from headstart.simulate.train import Journal, Progress, Result, Simulation, check, train
+from headstart.simulate.simulation import Simulation, check
+from headstart.simulate.train import Journal, Progress, Result, train
 
 __all__ = [
     "Backend",

@@ -65,7 +65,8 @@ def read_tree(path: Path, template: Any) -> tuple[Any, dict[str, str]]:
                 f"but this model wants {leaf.dtype}{leaf.shape}.",
                 "Resume with the configuration that the run was started with.",
             )
-    leaves = [jax.numpy.asarray(stored[name]) for name, _ in wanted]
+    # Copied: JAX may otherwise use NumPy's own memory, which a program that is given the buffers would write to.
+    leaves = [jax.numpy.array(stored[name], copy=True) for name, _ in wanted]
     return jax.tree.unflatten(jax.tree.structure(template), leaves), metadata
 
 

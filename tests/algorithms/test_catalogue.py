@@ -62,7 +62,9 @@ def grid(algorithm):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", ["per-fedavg, hessian-free", "meta-fl, exact", "pfedme", "aruba", "reptile"])
+@pytest.mark.parametrize(
+    "name", ["per-fedavg, hessian-free", "meta-fl, exact", "pfedme", "aruba", "reptile", "local-scgdm", "local-bsgd"]
+)
 def test_a_grid_of_hyperparameters_is_one_program(name):
     view = toy.federation().clients.view("train", jnp.asarray(1))
 

@@ -10,6 +10,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import headstart as hs
 
@@ -57,8 +58,7 @@ def floor(samples):
 def stalled(algorithm, seed):
     """``|grad F|`` at the mean of the iterates after burn-in, which takes the steps' own noise out."""
     sim = hs.Simulation(algorithm, PROBLEM, FEDERATION, cohort=DRAWN, seed=seed)
-    local = getattr(algorithm, "local_steps", 1)
-    every = EVERY // local
+    every = EVERY // algorithm.local_steps if isinstance(algorithm, hs.LocalMOML) else EVERY
     for _ in range(BURN_IN // EVERY):
         sim.advance(every)
     points = []
@@ -68,8 +68,29 @@ def stalled(algorithm, seed):
     return np.linalg.norm(meta_gradient(np.mean(points, axis=0)))
 
 
-def mean(algorithm):
-    return np.mean([stalled(algorithm, seed) for seed in SEEDS])
-
-
 STEP = {"inner_lr": ALPHA, "outer_lr": 0.01}
+MAML = {samples: hs.maml(batch_size=samples, **STEP) for samples in (1, 2, 4)}
+MEMORY = {
+    "moml": hs.MOML(averaging=0.05, batch_size=1, **STEP),
+    "moml-v2": hs.MOMLv2(averaging=0.05, batch_size=1, **STEP),
+    "local-moml, cross-device": hs.LocalMOML(averaging=0.1, batch_size=1, local_steps=20, memory_batch_size=20, **STEP),
+    "local-moml, cross-silo": hs.LocalMOML(averaging=0.05, batch_size=1, local_steps=4, keep_memory=True, **STEP),
+}
+
+
+@pytest.mark.parametrize("samples", MAML)
+def test_maml_stalls_at_the_floor_of_its_bias(samples):
+    for seed in SEEDS:
+        assert 0.85 < stalled(MAML[samples], seed) / floor(samples) < 1.15
+
+
+def test_the_floor_shrinks_as_samples_grow():
+    floors = [np.mean([stalled(MAML[samples], seed) for seed in SEEDS]) for samples in (1, 2, 4)]
+    assert 1.8 < floors[0] / floors[1] < 2.5
+    assert 1.8 < floors[1] / floors[2] < 2.5
+
+
+@pytest.mark.parametrize("name", MEMORY)
+def test_memory_methods_go_below_it_with_one_sample(name):
+    for seed in SEEDS:
+        assert stalled(MEMORY[name], seed) < 0.15 * stalled(MAML[1], seed)

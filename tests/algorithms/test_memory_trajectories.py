@@ -212,7 +212,7 @@ def test_maml(nu):
     check(sim, losses, w, want_losses)
 
 
-@pytest.mark.parametrize("build", [MOML, MOMLv2, LocalMOML, NASA, SCGD, BSpiderBoost])
+@pytest.mark.parametrize("build", [MOML, MOMLv2, LocalMOML, NASA, SCGD, partial(BSpiderBoost, large_batch_size=4)])
 def test_clients_personalize_by_fine_tuning(build):
     sim = Simulation(build(inner_lr=ALPHA, batch_size=4), toy.LOGISTIC, toy.federation())
     check_personal(sim, partial(reference.fine_tuned, lr=ALPHA))

@@ -100,23 +100,15 @@ def test_ctrl_c_finishes_the_chunk_and_says_how_to_go_on(tiny, tmp_path):
 def test_resuming_gives_the_same_bits_as_never_stopping(headstart, tiny, tmp_path, monkeypatch):
     headstart("run", tiny, "--out", tmp_path / "whole")
     # Ctrl-C pressed before the first chunk ends: each method stops after it.
-    monkeypatch.setattr("headstart.cli.run._Stop.requested", True)
-    code, out, _ = headstart("run", tiny, "--out", tmp_path / "parts")
+    with monkeypatch.context() as patch:
+        patch.setattr("headstart.cli.run._Stop.requested", True)
+        code, out, _ = headstart("run", tiny, "--out", tmp_path / "parts")
     assert code == 130
-    monkeypatch.undo()
     assert "--resume" in out
     assert not hs.load_run(tmp_path / "parts").methods["per-fedavg"].done
-    code, _, _ = _resume(tmp_path / "parts")
+    code, _, _ = headstart("run", "--resume", tmp_path / "parts")
     assert code == 0
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
-
-
-def _resume(path):
-    process = subprocess.run(
-        [sys.executable, "-c", "from headstart.cli import main; main()", "run", "--resume", str(path)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return process.returncode, process.stdout, process.stderr
 
 
 def assert_same_run(one, other):

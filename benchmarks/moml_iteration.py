@@ -21,8 +21,6 @@ def simulation(algorithm, tasks: int):
 
 def torch_iterations(params, samples: int, count: int):
     """MOML v1 in PyTorch: tasks drawn, sampled, remembered and differentiated one after the other."""
-    import torch
-
     from benchmarks import plain_torch as plain
 
     loss, alpha, eta, beta = plain.REGRESSOR, 0.01, 0.001, 0.5
@@ -30,8 +28,7 @@ def torch_iterations(params, samples: int, count: int):
     rng = np.random.default_rng()
 
     def batch(task):
-        x = torch.rand(samples, 1) * 10 - 5
-        return x, (1 + task % 5) * torch.sin(x + np.pi / 5 * (1 + task // 5))
+        return plain.sine_batch(task, samples)
 
     for _ in range(count):
         total = None

@@ -10,7 +10,7 @@ try:
 except ImportError as error:
     raise SystemExit("PyTorch is not installed. It is what we compare with: pip install --group bench") from error
 
-__all__ = ["gradient", "hvp", "mlp", "parameters", "per_fedavg_step", "to_torch"]
+__all__ = ["gradient", "hvp", "mlp", "parameters", "per_fedavg_step", "sine_batch", "to_torch"]
 
 Params = list["torch.Tensor"]
 Loss = Callable[[Params, tuple["torch.Tensor", "torch.Tensor"]], "torch.Tensor"]
@@ -35,7 +35,7 @@ REGRESSOR = mlp(F.relu, F.mse_loss)
 def parameters(perceptron) -> Params:
     """The parameters of one of our perceptrons."""
     return [
-        torch.from_numpy(np.ascontiguousarray(array))
+        torch.from_numpy(np.array(array, order="C"))
         for layer in perceptron.layers
         for array in (np.asarray(layer.weight).T, np.asarray(layer.bias))
     ]
@@ -45,6 +45,12 @@ def to_torch(batch) -> tuple[torch.Tensor, torch.Tensor]:
     """One of our batches."""
     x, y = np.array(batch.x), np.array(batch.y)
     return torch.from_numpy(x), torch.from_numpy(y.astype(np.int64) if y.dtype.kind == "i" else y)
+
+
+def sine_batch(task: int, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A batch of one of the 25 sine waves."""
+    x = torch.rand(samples, 1) * 10 - 5
+    return x, (1 + task % 5) * torch.sin(x + np.pi / 5 * (1 + task // 5))
 
 
 def gradient(loss: Loss, params: Params, batch) -> Sequence[torch.Tensor]:

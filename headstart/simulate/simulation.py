@@ -82,10 +82,10 @@ def check(
         )
     slots, drawn = getattr(algorithm, "tasks_per_client", 1), getattr(algorithm, "tasks_per_step", 1)
     fewest, most = federation.tasks_per_client
-    if (slots < most and slots > 1) or drawn > fewest:
+    if slots < most or drawn > fewest:
         raise UsageError(
             f"{name} is set to {slots} tasks a client and {drawn} a step, but clients have {fewest} to {most} tasks.",
-            f"Set tasks_per_client to {most} and tasks_per_step to at most {fewest}.",
+            f"Use a method that has tasks_per_client and set it to {most}, and tasks_per_step to at most {fewest}.",
         )
 
 

@@ -65,9 +65,7 @@ CONTRACT = {
     "moml": MOML(averaging=0.7, inner_batch_size=3, curvature_batch_size=2, **_TASKS),
     "moml, first-order": MOML(averaging=0.7, curvature="first-order", shared_batch=True, **_TASKS),
     "moml-v2": MOMLv2(averaging=0.3, inner_batch_size=3, curvature_batch_size=2, **_TASKS),
-    "moml-v2, gradient-lipschitz": MOMLv2(
-        smoothness=0.5, hessian_lipschitz=0.4, curvature="hessian-free", **(_TASKS | {"outer_lr": 0.5})
-    ),
+    "moml-v2, gradient-lipschitz": MOMLv2(smoothness=0.5, hessian_lipschitz=0.4, **(_TASKS | {"outer_lr": 0.5})),
     "local-moml, cross-device": LocalMOML(averaging=0.7, memory_batch_size=5, **_META),
     "local-moml, cross-silo": LocalMOML(averaging=0.7, keep_memory=True, **_META),
     "protonet": ProtoNet(outer_lr=0.1, batch_size=4, inner_batch_size=3),

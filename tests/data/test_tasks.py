@@ -47,8 +47,20 @@ def test_tasks_of_a_step_are_drawn_uniformly_without_replacement():
     assert np.asarray(drawn).max() == 1, "a slot beyond a client's own tasks is never drawn"
 
 
+def _by_task(**fields):
+    return hs.ALGORITHMS["local-moml"].build(batch_size=3, local_steps=1, **({"tasks_per_client": 3} | fields))
+
+
+@pytest.mark.parametrize(
+    "algorithm", [STATELESS, _by_task(tasks_per_client=2), _by_task(tasks_per_step=3)], ids=["none", "few", "many"]
+)
+def test_a_method_must_be_set_to_the_tasks_that_clients_have(algorithm):
+    with pytest.raises(hs.UsageError, match=r"(?s)clients have 2 to 3 tasks.*set it to 3.*at most 2"):
+        hs.train(algorithm, PROBLEM, _federation().grouped([[4, 0, 2], [1, 3]]), rounds=1)
+
+
 def test_evaluation_looks_at_every_single_task():
-    result = hs.train(STATELESS, PROBLEM, _federation().grouped([[4, 0, 2], [1, 3]]), rounds=1)
+    result = hs.train(_by_task(tasks_per_step=2), PROBLEM, _federation().grouped([[4, 0, 2], [1, 3]]), rounds=1)
     last = result.table.filter(np.array(result.table["round"].to_pylist()) == 1)
     assert last.num_rows == 2 * 6
     assert sum(last["held_out"].to_pylist()) == 2

@@ -36,7 +36,7 @@ def test_kills_change_no_bit(tiny, tmp_path, method, kills):
     lost = []
     for _ in range(kills):
         _wait_for_progress(process, killed, method, _newest(killed, method))
-        time.sleep(rng.uniform(0, 0.3))
+        time.sleep(rng.uniform(0, 0.1))
         process.kill()
         out, _ = process.communicate()
         assert process.returncode == -9, f"it ended by itself: {out}"

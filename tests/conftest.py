@@ -1,6 +1,8 @@
-"""Two faked devices for every test, and double precision for those that ask for it."""
+"""Two faked devices for every test, double precision for those that ask for it, and compiled code let go."""
 
+import gc
 import os
+from pathlib import Path
 
 import jax
 import pytest
@@ -19,3 +21,19 @@ settings.load_profile("suite")
 def x64():
     with jax.enable_x64(True):
         yield
+
+
+MAPS = Path("/proc/self/maps")
+MANY_MAPS = 30_000
+
+
+@pytest.fixture(autouse=True)
+def few_memory_maps():
+    """Drop compiled programs before they are too many.
+
+    Each holds several memory maps, and where a process may have no more (65,530 on Linux) the compiler crashes.
+    """
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY_MAPS:
+        jax.clear_caches()
+        gc.collect()

@@ -179,7 +179,7 @@ class MOMLv2(RefreshingAlgorithm):
         if self.curvature.needs_batches:  # line 8, (3)
             batch = client.sample(curvature_key, self.curvature_size)
             gradient = self.curvature.pull(lambda w: jax.grad(loss)(w, batch), down.params, self.inner_lr, gradient)
-        return ClientResult(state, gradient, {"loss": value})
+        return ClientResult(None, gradient, {"loss": value})
 
     def server_update(self, server: MOMLv2Server, mean_up: tuple[Array | None, Params]) -> MOMLv2Server:
         norm, gradient = mean_up

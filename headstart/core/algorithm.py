@@ -32,7 +32,8 @@ class Down(NamedTuple):
 class ClientResult(NamedTuple):
     """What a client's round leaves: its own state, what it sends, and scalars to look at."""
 
-    state: ClientState
+    state: ClientState | None
+    """``None`` where it stays as it was."""
     up: Up
     metrics: dict[str, Array]
 

@@ -90,7 +90,8 @@ def _work(
         with _blaming(name(member), k):
             result = update(objective, down, own, clients.view("train", client), client_key(key, client))
         _check_finite(result, name(member), k)
-        everyone = jax.tree.map(lambda all_, new, i=slot: all_.at[i].set(new), everyone, result.state)
+        if result.state is not None:
+            everyone = jax.tree.map(lambda all_, new, i=slot: all_.at[i].set(new), everyone, result.state)
         sent.append(tree.scale(part, (result.up, result.metrics)))
     return reduce(tree.add, sent), everyone
 

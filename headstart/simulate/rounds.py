@@ -148,10 +148,12 @@ def draw_cohorts(plan: RoundPlan, keys: Keys, first: Array, rounds: int) -> Coho
         return jnp.pad(cohort, (0, plan.width - plan.cohort), constant_values=plan.clients)
 
     numbers = first + jnp.arange(rounds)
-    clients = jax.lax.map(partial(draw, keys.cohort), numbers)
+    # Many at once, for each is a few small operations; fewer where shuffling all clients takes room.
+    at_once = max(1, min(64, 2**22 // plan.clients))
+    clients = jax.lax.map(partial(draw, keys.cohort), numbers, batch_size=at_once)
     if not plan.refreshes:
         return Cohorts(clients, clients)
-    others = jax.lax.map(partial(draw, keys.refresh_cohort), numbers)
+    others = jax.lax.map(partial(draw, keys.refresh_cohort), numbers, batch_size=at_once)
     return Cohorts(clients, clients, Cohorts(others, others))
 
 
@@ -262,6 +264,8 @@ def _work(
     weights = cohort_weights(plan, clients, cohort.clients)
     present = jax.tree.map(lambda all_: all_[jnp.minimum(cohort.slots, all_.shape[0] - 1)], everyone)
     means, states = aggregate(weights / jnp.sum(weights), (cohort.clients, present), down, clients, key)
+    if states is None:
+        return means, everyone
     # Rows that fill the cohort up carry a slot that no client has: their scatter is dropped.
     return means, jax.tree.map(lambda all_, new: all_.at[cohort.slots].set(new, mode="drop"), everyone, states)
 

@@ -1,7 +1,7 @@
 """Clients' samples as a compiled program sees them: drawn where they lie, without padding or copies."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 import equinox as eqx
@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from headstart.core import FULL, Batch, Size, Weighted
+from headstart.data.rows import RowLists
 from headstart.errors import UsageError
 
 __all__ = [
@@ -78,10 +79,10 @@ class IndexLists(eqx.Module):
     longest: int = eqx.field(static=True)
     equal: bool = eqx.field(static=True)
 
-    def __init__(self, lists: Sequence[np.ndarray]):
-        counts = np.array([len(rows) for rows in lists], dtype=np.int64)
-        self.rows = jnp.asarray(np.concatenate([*lists, np.zeros(0, np.int64)]).astype(np.int32))
-        self.starts = jnp.asarray(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+    def __init__(self, lists: RowLists):
+        counts = lists.counts
+        self.rows = jnp.asarray(lists.rows.astype(np.int32))
+        self.starts = jnp.asarray(lists.starts.astype(np.int32))
         self.longest = int(counts.max(initial=0))
         self.equal = bool(counts.size) and bool((counts == counts[0]).all())
 

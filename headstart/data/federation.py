@@ -1,5 +1,6 @@
 """A federation: who the clients are, which of them train, and whether their data can be used."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,10 @@ from jax import Array
 
 from headstart.core import Batch, Purpose, checks, run_key
 from headstart.data.clients import Clients, GeneratedClients, GroupedClients, IndexedClients, IndexLists, OnlineClients
+from headstart.data.rows import RowLists
+from headstart.data.samples import Samples
 from headstart.errors import UsageError
-from headstart.problems import SupervisedTask
+from headstart.problems import Examples, SupervisedTask
 
 __all__ = ["ENDLESS", "Federation"]
 
@@ -53,7 +56,10 @@ class Federation:
         ``support`` is what a client adapts on when it is evaluated, its training rows unless given. The last
         ``held_out`` clients never train.
         """
-        parts = {"train": train, "support": train if support is None else support, "query": query}
+        parts = {
+            part: RowLists.from_lists(lists)
+            for part, lists in (("train", train), ("support", train if support is None else support), ("query", query))
+        }
         total = len(train)
         checks.whole("the number of clients", total, 1)
         checks.whole("held_out", held_out, 0)
@@ -75,12 +81,35 @@ class Federation:
             names=names,
             total=total,
             trained=total - held_out,
-            counts={part: np.array([len(rows) for rows in lists]) for part, lists in parts.items()},
+            counts={part: lists.counts for part, lists in parts.items()},
             task=task,
         )
         federation._check_lists(parts, length)
         _check_finite(pool, parts, federation.name)
         return federation
+
+    @classmethod
+    def from_samples(
+        cls,
+        samples: Samples,
+        train: Sequence[np.ndarray],
+        query: Sequence[np.ndarray],
+        support: Sequence[np.ndarray] | None = None,
+        *,
+        held_out: int = 0,
+        names: Sequence[str] | None = None,
+    ) -> "Federation":
+        """Clients as row lists into some samples, as a partition deals them."""
+        return cls.from_arrays(
+            Examples(samples.x, samples.y),
+            train,
+            query,
+            support,
+            held_out=held_out,
+            names=names,
+            transform=samples.to_examples,
+            task=samples.task,
+        )
 
     @classmethod
     def from_tasks(
@@ -196,7 +225,7 @@ class Federation:
                 "or leave small clients out.",
             )
 
-    def _check_lists(self, parts: dict[str, Sequence[np.ndarray]], length: int) -> None:
+    def _check_lists(self, parts: dict[str, RowLists], length: int) -> None:
         assert self.counts is not None
         for part, lists in parts.items():
             used = self.counts[part][: self.trained] if part == "train" else self.counts[part]
@@ -207,7 +236,7 @@ class Federation:
                     + (f" (nor have {empty.size - 1} others)." if empty.size > 1 else "."),
                     "Give it some, or leave it out of the federation.",
                 )
-            flat = np.concatenate([np.asarray(rows) for rows in lists])
+            flat = lists.rows
             if flat.size and (flat.min() < 0 or flat.max() >= length):
                 raise UsageError(
                     f"The {part} rows reach from {flat.min()} to {flat.max()}, but the pool has {length} rows.",
@@ -219,7 +248,7 @@ def _check_names(names: Sequence[str], total: int) -> None:
     if len(names) != total:
         raise UsageError(f"{len(names)} names for {total} clients.", "Give one name a client.")
     if len(set(names)) != total:
-        twice = next(name for name in names if list(names).count(name) > 1)
+        twice = next(name for name, count in Counter(names).items() if count > 1)
         raise UsageError(f"Two clients are called {twice!r}.", "Give every client a name of its own.")
 
 
@@ -232,15 +261,19 @@ def _check_pool(pool: Batch) -> int:
     return int(lengths.pop())
 
 
-def _check_finite(pool: Batch, parts: dict[str, Sequence[np.ndarray]], name: Callable[[int], str]) -> None:
+def _check_finite(pool: Batch, parts: dict[str, RowLists], name: Callable[[int], str]) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(pool):
         values = np.asarray(leaf)
         if not np.issubdtype(values.dtype, np.floating):
             continue
+        # A sum is not finite where a value is not, and needs no array of its size; it may also overflow.
+        if np.isfinite(values.sum()):
+            continue
         bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
         if not bad.size:
             continue
-        owners = [name(i) for lists in parts.values() for i, rows in enumerate(lists) if np.isin(rows, bad).any()]
+        places = [(lists, np.flatnonzero(np.isin(lists.rows, bad))) for lists in parts.values()]
+        owners = [name(int(np.searchsorted(lists.starts, hit[0], "right")) - 1) for lists, hit in places if hit.size]
         where = f" (client {owners[0]})" if owners else ""
         raise UsageError(
             f"Row {bad[0]} of the data{jax.tree_util.keystr(path)} holds a NaN or an infinity{where}; "

@@ -1,0 +1,149 @@
+"""Labelled samples before anybody owns them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+import jax.numpy as jnp
+import numpy as np
+
+from headstart.core import Batch
+from headstart.errors import UsageError, did_you_mean
+from headstart.problems import Examples, SupervisedTask
+
+__all__ = ["Samples", "fingerprint", "plain_examples", "unit_images"]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples with their labels and whatever else is known of each; a partition deals them out to clients.
+
+    Nothing is copied or converted until a batch is drawn: ``x`` may be uint8 or memory-mapped, and ``transform``
+    turns drawn rows into what a loss takes.
+    """
+
+    name: str
+    x: np.ndarray
+    y: np.ndarray
+    """Class numbers 0 to C-1, or targets of a regression."""
+    classes: tuple[str, ...] | None = None
+    """What the class numbers stand for; ``None`` for a regression."""
+    test: np.ndarray | None = None
+    """True for rows of the source's own test set, where it has one."""
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """What else is known of each row, by name: who it is from, when, in which recording."""
+    transform: Callable[[Batch], Batch] | None = None
+    source: str = ""
+    """Where the samples come from, and under which licence."""
+
+    def __post_init__(self) -> None:
+        for name, values in {"y": self.y, "test": self.test, **self.columns}.items():
+            if values is not None and len(values) != len(self.x):
+                raise UsageError(
+                    f"{self.name}: {name} has {len(values)} rows, but x has {len(self.x)}.",
+                    "Give every column one value a sample.",
+                )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def kind(self) -> Literal["classification", "regression"]:
+        """What there is to predict."""
+        return "regression" if self.classes is None else "classification"
+
+    @property
+    def task(self) -> SupervisedTask:
+        """What a model for these samples has to look like."""
+        outputs = len(self.classes) if self.classes is not None else int(np.prod(self.y.shape[1:], dtype=int))
+        batch = self.to_examples(Examples(self.x[:1], self.y[:1]))
+        return SupervisedTask(self.kind, tuple(batch.x.shape[1:]), outputs)
+
+    @property
+    def to_examples(self) -> Callable[[Batch], Batch]:
+        """From drawn rows to what a loss takes."""
+        if self.transform is not None:
+            return self.transform
+        return unit_images if self.x.dtype == np.uint8 else plain_examples
+
+    def column(self, name: str) -> np.ndarray:
+        """A column by name."""
+        if name not in self.columns:
+            raise UsageError(f"{self.name} has no column {name!r}.", did_you_mean(name, list(self.columns)))
+        return self.columns[name]
+
+    @cached_property
+    def fingerprints(self) -> np.ndarray:
+        """A number for each row that depends on its contents alone."""
+        return fingerprint(self.x) ^ _mixed(fingerprint(self.y))
+
+    def keys(self, seed: int, purpose: str = "") -> np.ndarray:
+        """Random numbers, one a row, that depend on the seed, the purpose and the row's contents.
+
+        Sorting rows by them shuffles the rows in a way that does not depend on the order in which they came.
+        """
+        words = np.frombuffer(f"{seed}/{purpose}".encode().ljust(64, b"\0")[:64], np.uint64)[None]
+        return _mixed(self.fingerprints ^ fingerprint(words)[0])
+
+    def shuffled(self, rows: np.ndarray, seed: int, purpose: str = "") -> np.ndarray:
+        """Some rows in random order."""
+        return rows[np.argsort(self.keys(seed, purpose)[rows], kind="stable")]
+
+    def with_columns(self, **columns: np.ndarray) -> "Samples":
+        """The same samples with more known of each."""
+        return replace(self, columns={**self.columns, **columns})
+
+
+def unit_images(batch: Examples) -> Examples:
+    """Bytes as numbers in [0, 1]."""
+    return Examples(batch.x.astype(jnp.result_type(float)) / 255, _labels(batch.y))
+
+
+def plain_examples(batch: Examples) -> Examples:
+    """Numbers as they are, in the precision of the run."""
+    return Examples(batch.x.astype(jnp.result_type(float)), _labels(batch.y))
+
+
+def _labels(y):  # type: ignore[no-untyped-def]
+    if jnp.issubdtype(y.dtype, jnp.integer):
+        return y.astype(jnp.int32)
+    y = y.astype(jnp.result_type(float))
+    return y if y.ndim > 1 else y[:, None]
+
+
+BLOCK_BYTES = 2**24
+
+
+def fingerprint(values: np.ndarray) -> np.ndarray:
+    """A 64-bit hash of every row's bytes: a random linear function of its words, each mixed first.
+
+    Rows of equal bytes have equal hashes; of n others, two share one with a probability of about n^2 / 2^64.
+    """
+    count = len(values)
+    result = np.zeros(count, np.uint64)
+    width = values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))
+    word = np.dtype(f"u{max(size for size in (1, 2, 4, 8) if width % size == 0)}") if width else np.dtype("u1")
+    words = width // word.itemsize
+    factors = np.random.default_rng(words).integers(0, 2**63, words, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    step = max(1, BLOCK_BYTES // max(8 * words, 1))
+    for start in range(0, count, step):
+        block = np.ascontiguousarray(values[start : start + step])
+        mixed = block.view(np.uint8).reshape(len(block), width).view(word).astype(np.uint64)
+        mixed += np.uint64(1)
+        mixed *= np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(32)
+        mixed *= factors
+        result[start : start + step] = mixed.sum(axis=1, dtype=np.uint64)
+    return _mixed(result)
+
+
+def _mixed(values: np.ndarray) -> np.ndarray:
+    """Splitmix64's finalizer: every bit of the result depends on every bit of the value."""
+    mixed = values + np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return mixed

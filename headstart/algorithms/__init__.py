@@ -9,6 +9,7 @@ from headstart.algorithms.fedavg import fedavg
 from headstart.algorithms.fedprox import FedProx
 from headstart.algorithms.local_bsgd import local_bsgd
 from headstart.algorithms.local_moml import LocalMOML
+from headstart.algorithms.local_only import LocalOnly
 from headstart.algorithms.local_scgd import local_scgd
 from headstart.algorithms.local_scgdm import LocalSCGDM
 from headstart.algorithms.maml import maml
@@ -33,6 +34,7 @@ __all__ = [
     "Entry",
     "FedProx",
     "LocalMOML",
+    "LocalOnly",
     "LocalSCGDM",
     "MOMLv2",
     "MetaFL",
@@ -73,5 +75,6 @@ ALGORITHMS: dict[str, Entry] = {
     "local-scgd": Entry(local_scgd, "Wang et al. 2017"),
     "local-bsgd": Entry(local_bsgd, "Huang et al. 2021"),
     "protonet": Entry(ProtoNet, "Snell et al. 2017"),
+    "local-only": Entry(LocalOnly, "baseline"),
 }
 """Every method by name."""

@@ -36,7 +36,14 @@ from headstart.core import (
 )
 from headstart.errors import UsageError
 
-__all__ = ["MOMLv2", "MOMLv2Down", "MOMLv2Server"]
+__all__ = ["MOMLv2", "MOMLv2Down", "MOMLv2Server", "gradient_lipschitz"]
+
+
+def gradient_lipschitz(
+    smoothness: Array | float, hessian_lipschitz: Array | float, inner_lr: Array | float, mean_norm: Array | float
+) -> Array | float:
+    """``4 L + 2 rho alpha mean_i ||grad L_i(w)||``: L(w) of wang's Lemma 10, L-hat(w) where the norms are estimates."""
+    return 4 * smoothness + 2 * hessian_lipschitz * inner_lr * mean_norm
 
 
 class MOMLv2Server(NamedTuple):
@@ -220,5 +227,5 @@ class MOMLv2(RefreshingAlgorithm):
         """``eta_0 / L-hat`` where the refreshed tasks' gradients have this mean norm."""
         assert self.smoothness is not None
         assert self.hessian_lipschitz is not None
-        lipschitz = 4 * self.smoothness + 2 * self.hessian_lipschitz * self.inner_lr * norm
-        return step_size_at(self.outer_lr, round_) / lipschitz
+        lipschitz = gradient_lipschitz(self.smoothness, self.hessian_lipschitz, self.inner_lr, norm)
+        return jnp.asarray(step_size_at(self.outer_lr, round_) / lipschitz)

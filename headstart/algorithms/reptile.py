@@ -70,8 +70,10 @@ class Reptile(Algorithm):
         return Down(server.params, self.inner_lr)
 
     def client_update(self, loss: Loss, down: Down, state: Any, client: ClientSamples, key: Array) -> ClientResult:
+        task = client.episode(key).inner
+
         def gradient(w: Params, key: Array) -> tuple[Array, Params]:
-            return jax.value_and_grad(loss)(w, client.sample(key, self.batch_size))
+            return jax.value_and_grad(loss)(w, task.sample(key, self.batch_size))
 
         end = descend(gradient, down.params, self.local_steps, down.lr, key)
         return ClientResult(state, end.params, {"loss": end.loss})

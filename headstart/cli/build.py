@@ -4,15 +4,20 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, Union
 
 from headstart.core import CURVATURES, SCHEDULES, Curvature, Schedule
+from headstart.data.partitions import PARTITIONS, Partitioner
 from headstart.errors import UsageError, did_you_mean
 
 __all__ = ["Plan", "plan"]
 
-PARTS: dict[type, Mapping[str, Callable[..., Any]]] = {Curvature: CURVATURES, Schedule: SCHEDULES}
+PARTS: dict[type, Mapping[str, Callable[..., Any]]] = {
+    Curvature: CURVATURES,
+    Schedule: SCHEDULES,
+    Partitioner: PARTITIONS,
+}
 """Constructor arguments that are themselves built from a name, or from a table with a name."""
 
 
@@ -92,7 +97,7 @@ def _describe(options: tuple[Any, ...]) -> str:
         elif typing.get_origin(option) is Literal:
             words.extend(repr(choice) for choice in typing.get_args(option))
         elif typing.get_origin(option) is tuple:
-            words.append("a list of whole numbers")
+            words.append(f"a list, each {_describe(typing.get_args(option)[:1])}")
         elif option in _WORDS:
             words.append(_WORDS[option])
     return " or ".join(words)
@@ -107,5 +112,18 @@ def _plain(default: Any) -> Any:
         return list(default)
     for part, registry in PARTS.items():
         if isinstance(default, part):
-            return next(name for name, kind in registry.items() if kind is type(default))
+            name = next(name for name, kind in registry.items() if kind is type(default))
+            changed = _changed(default)
+            return {"name": name, **changed} if changed else name
     return default if isinstance(default, (bool, int, float, str)) else None
+
+
+def _changed(part: Any) -> dict[str, Any]:
+    """The settings of a part that are not its defaults."""
+    if not is_dataclass(part):
+        return {}
+    return {
+        field.name: _plain(value)
+        for field in fields(part)
+        if (value := getattr(part, field.name)) is not None and value != field.default
+    }

@@ -111,10 +111,10 @@ class Experiment:
         return problem_for(federation.task, model)
 
 
-def read_experiment(path: Path | None) -> dict[str, Any]:
-    """The tables of a TOML file, or of the default experiment."""
+def read_experiment(path: Path | None, default: str = "default.toml") -> dict[str, Any]:
+    """The tables of a TOML file, or of an experiment that comes with the package."""
     if path is None:
-        return tomllib.loads(resources.files("headstart.cli").joinpath("default.toml").read_text())
+        return tomllib.loads(resources.files("headstart.cli").joinpath(default).read_text())
     try:
         with path.open("rb") as file:
             return tomllib.load(file)

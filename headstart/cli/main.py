@@ -1,8 +1,8 @@
-"""The `headstart` command: `run`, `algorithms`, `--version`."""
+"""The `headstart` command: `run`, `algorithms`, `data`, `--version`."""
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,6 +19,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 console = Console()
+
+DATA_PANEL = "Data"
+IN_PANEL: dict[str, Any] = {"rich_help_panel": DATA_PANEL}
 
 
 def main() -> None:
@@ -58,6 +61,12 @@ def _options(
     pass
 
 
+SETTINGS = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the data, such as `--set seed=1`."),
+]
+
+
 @app.command()
 def run(
     experiment: Annotated[
@@ -74,20 +83,59 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Continue the run in this folder where it stopped.")
     ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH|NAME",
+            help="Your own data (a CSV or Parquet table, a folder with a file a client, a tree of images, prepared "
+            "data), or a data set by name (see `headstart data list`).",
+            rich_help_panel=DATA_PANEL,
+        ),
+    ] = None,
+    client: Annotated[str | None, typer.Option(help="The column that says whose a row is.", **IN_PANEL)] = None,
+    label: Annotated[str | None, typer.Option(help="The column to predict.", **IN_PANEL)] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,...", help="The columns to predict from; left out, all others.", **IN_PANEL),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="A column whose groups are never split between training and scores.", **IN_PANEL),
+    ] = None,
+    order: Annotated[
+        str | None, typer.Option(help="A column of times: a client is scored on its last rows.", **IN_PANEL)
+    ] = None,
+    held_out: Annotated[
+        str | None, typer.Option(help="The number or share of clients that never train.", **IN_PANEL)
+    ] = None,
+    shots: Annotated[
+        int | None, typer.Option(help="New clients adapt on so many samples of each class.", **IN_PANEL)
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Train, adapt to every client, and print the comparison.
 
     `headstart run` alone trains Per-FedAvg and FedAvg on embedded handwritten digits.
 
+    `headstart run --data people.parquet --client person --label activity` does so on your own table.
+
     `headstart run my.toml --set train.rounds=1000 --seed 1 --out runs/mine` runs your own experiment.
 
     `headstart run --resume runs/mine` continues it, bit for bit, after Ctrl-C or a crash.
     """
+    from headstart.cli.own_data import DataOptions
     from headstart.cli.run import resume_run, start_run
 
+    about = {
+        "client": client, "label": label, "features": features, "group": group, "order": order, "held_out": held_out,
+        "shots": shots,
+    }  # fmt: skip
+    if data is None and any(value is not None for value in about.values()):
+        first = next(name for name, value in about.items() if value is not None).replace("_", "-")
+        raise UsageError(f"--{first} says something about data, but there is no --data.", "Name the data with --data.")
     if resume is not None:
-        extra = [n for n, v in (("EXPERIMENT", experiment), ("--set", settings), ("--seed", seed), ("--out", out)) if v]
+        given = (("EXPERIMENT", experiment), ("--set", settings), ("--seed", seed), ("--out", out), ("--data", data))
+        extra = [name for name, value in given if value]
         if extra:
             raise UsageError(
                 f"--resume continues a run as it was configured; {', '.join(extra)} cannot change it.",
@@ -95,7 +143,8 @@ def run(
             )
         code = resume_run(resume, console)
     else:
-        code = start_run(experiment, settings or [], seed, out, console)
+        options = None if data is None else DataOptions(data, **about)  # type: ignore[arg-type]
+        code = start_run(experiment, settings or [], seed, out, options, console)
     raise typer.Exit(code)
 
 
@@ -105,3 +154,72 @@ def algorithms() -> None:
     from headstart.cli.catalogue import catalogue
 
     console.print(catalogue())
+
+
+data_app = typer.Typer(
+    help="Look at data sets, your own among them, and at how they are dealt out.", no_args_is_help=True
+)
+app.add_typer(data_app, name="data")
+
+
+@data_app.command("list")
+def list_data() -> None:
+    """List the named data sets: what they are, how large, and whether their files are here."""
+    from headstart.cli.data import catalogue
+
+    console.print(catalogue())
+
+
+@data_app.command()
+def show(
+    data: Annotated[str, typer.Argument(help="A data set's name, or the path of your own data.")],
+    settings: SETTINGS = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw some samples into this PNG file.")] = None,
+) -> None:
+    """Show what a data set holds: samples, classes, columns, memory.
+
+    `headstart data show cifar10 --picture cifar10.png`
+
+    `headstart data show people.parquet --set client=person --set label=activity`
+    """
+    from headstart.cli.data import show_data
+
+    show_data(data, settings or [], picture, console)
+
+
+@data_app.command()
+def partition(
+    data: Annotated[str, typer.Argument(help="A data set's name, the path of your own data, or an experiment file.")],
+    settings: SETTINGS = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw who has what into this PNG file.")] = None,
+) -> None:
+    """Show how a data set is dealt out to clients: who has what, and how unlike they are.
+
+    `headstart data partition mnist --set partition.name=dirichlet-mixtures --set partition.concentration=0.1`
+
+    `headstart data partition my.toml --picture clients.png`
+    """
+    from headstart.cli.data import show_partition
+
+    show_partition(data, settings or [], picture, console)
+
+
+@data_app.command()
+def prepare(
+    data: Annotated[str, typer.Argument(help="A data set's name, or the path of a table or folder of tables.")],
+    out: Annotated[Path, typer.Option(help="The folder to make.")],
+    client: Annotated[str | None, typer.Option(help="The column that says whose a row is.")] = None,
+    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    features: Annotated[str | None, typer.Option(metavar="A,B,...", help="The columns to predict from.")] = None,
+    group: Annotated[str | None, typer.Option(help="A column whose groups stay together.")] = None,
+    order: Annotated[str | None, typer.Option(help="A column of times.")] = None,
+) -> None:
+    """Fetch a named data set, or turn a table larger than memory into a folder whose samples stay on disk.
+
+    `headstart data prepare mnist --out ~/data`
+
+    `headstart data prepare big.parquet --out big --client person --label activity`, then `headstart run --data big`
+    """
+    from headstart.cli.data import prepare_data
+
+    prepare_data(data, out, client, label, features, group, order, console)

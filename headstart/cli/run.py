@@ -16,6 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from headstart import simulate
 from headstart.cli.experiment import Experiment, read_experiment, with_settings
+from headstart.cli.own_data import DataOptions, fitted
+from headstart.data import Federation
 from headstart.devices import use_cpu_devices
 from headstart.errors import UsageError
 from headstart.report import comparison_table, method_title, plot_run
@@ -27,16 +29,30 @@ INTERRUPTED = 130
 """The exit code of a run stopped by Ctrl-C, as shells have it."""
 
 
-def start_run(path: Path | None, settings: list[str], seed: int | None, out: Path | None, console: Console) -> int:
+def start_run(
+    path: Path | None,
+    settings: list[str],
+    seed: int | None,
+    out: Path | None,
+    data: DataOptions | None,
+    console: Console,
+) -> int:
     """Check the configuration, open a new run directory, and run."""
-    tables = with_settings(read_experiment(path), settings)
+    tables = read_experiment(path, "default.toml" if data is None else "own_data.toml")
+    if data is not None:
+        tables["data"] = data.section()
+    tables = with_settings(tables, settings)
     if seed is not None:
         tables["seed"] = seed
     experiment = Experiment.from_tables(tables)
     out = out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
     _prepare_jax(experiment)
+    federation = experiment.federation()
+    if data is not None:
+        experiment = Experiment.from_tables(fitted(tables, federation))
     # Everything that can be wrong with the data or the settings is found before the folder is made.
-    job = _Job(experiment)
+    job = _Job(experiment, federation)
+    _say_notes(federation, console)
     with RunDirectory.create(out, experiment.resolved, list(experiment.methods)) as directory:
         return job.run(directory, console)
 
@@ -46,16 +62,16 @@ def resume_run(path: Path, console: Console) -> int:
     with RunDirectory.open(path) as directory:
         experiment = Experiment.from_tables(directory.manifest["config"])
         _prepare_jax(experiment)
-        return _Job(experiment).run(directory, console)
+        return _Job(experiment, experiment.federation()).run(directory, console)
 
 
 class _Job:
     """A checked experiment with its data loaded and its algorithms built."""
 
-    def __init__(self, experiment: Experiment):
+    def __init__(self, experiment: Experiment, federation: Federation):
         self.experiment = experiment
         self.algorithms = {label: method.build() for label, method in experiment.methods.items()}
-        self.federation = experiment.federation()
+        self.federation = federation
         self.problem = experiment.problem(self.federation)
         for algorithm in self.algorithms.values():
             simulate.check(
@@ -111,6 +127,13 @@ class _Job:
             console.print(f"Record: {escape(str(directory.path))}")
         else:
             console.print(f"Record: {escape(str(directory.path))}, picture: {escape(str(picture))}")
+
+
+def _say_notes(federation: Federation, console: Console) -> None:
+    """What a reader of the results should know about how the data was dealt out."""
+    if federation.partition is not None:
+        for note in federation.partition.notes:
+            console.print(f"[dim]•[/] {escape(note)}")
 
 
 def _prepare_jax(experiment: Experiment) -> None:

@@ -2,7 +2,7 @@
 
 from headstart.core.adaptation import Adaptation, Adapted
 from headstart.core.algorithm import Algorithm, ClientResult, Cost, Down, RefreshingAlgorithm, Server
-from headstart.core.batch import FULL, Batch, ClientSamples, Loss, Params, Size, Weighted, check_size, weighing
+from headstart.core.batch import FULL, Batch, ClientSamples, Loss, Params, Sides, Size, Weighted, check_size, weighing
 from headstart.core.cohort import Weighting, cohort_size, draw_cohort
 from headstart.core.composition import (
     Composition,
@@ -54,6 +54,7 @@ __all__ = [
     "RefreshingAlgorithm",
     "Schedule",
     "Server",
+    "Sides",
     "Size",
     "StepDecay",
     "StepSize",

@@ -9,7 +9,7 @@ from jax import Array
 
 from headstart.errors import UsageError
 
-__all__ = ["FULL", "Batch", "ClientSamples", "Loss", "Params", "Size", "Weighted", "check_size", "weighing"]
+__all__ = ["FULL", "Batch", "ClientSamples", "Loss", "Params", "Sides", "Size", "Weighted", "check_size", "weighing"]
 
 Params: TypeAlias = Any
 """Any pytree of floating-point arrays."""
@@ -40,6 +40,17 @@ class ClientSamples(Protocol):
     def sample(self, key: Array, size: Size) -> Batch:
         """``size`` independent draws (with replacement), or every sample once for ``"full"``."""
         ...
+
+    def episode(self, key: Array) -> "Sides":
+        """What one local step draws from: all of the data, or the two sides of a task that the key chooses."""
+        ...
+
+
+class Sides(NamedTuple):
+    """The data that one local step adapts on and the data that judges the result; often they are the same."""
+
+    inner: ClientSamples
+    outer: ClientSamples
 
 
 def check_size(name: str, size: Size) -> None:

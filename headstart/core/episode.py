@@ -69,23 +69,25 @@ class BatchSizes(eqx.Module):
     def draw(self, client: ClientSamples, key: Array, steps: int, needs_curvature: bool) -> Episode:
         """One episode, its batches drawn with keys of their own."""
         outer_key, inner_key, curvature_key = jax.random.split(key, 3)
-        if not self.shared and steps and needs_curvature and self.inner == self.curvature == self.outer:
+        data, judge = client.episode(key)
+        one_draw = data is judge and self.inner == self.curvature == self.outer
+        if one_draw and not self.shared and steps and needs_curvature:
             # Equal batches in one draw: on a CPU every use of a key is a loop of its own, at microseconds each.
             keys = jax.vmap(lambda k: jax.random.split(k, steps))(jnp.stack([inner_key, curvature_key]))
             keys = jnp.concatenate([keys.reshape(2 * steps), outer_key[None]])
-            every = jax.vmap(lambda k: client.sample(k, self.outer))(keys)
+            every = jax.vmap(lambda k: data.sample(k, self.outer))(keys)
             return Episode(
                 inner=jax.tree.map(lambda a: a[:steps], every),
                 curvature=jax.tree.map(lambda a: a[steps : 2 * steps], every),
                 outer=jax.tree.map(lambda a: a[2 * steps], every),
             )
-        outer = client.sample(outer_key, self.outer)
+        outer = judge.sample(outer_key, self.outer)
         if self.shared:
             every = jax.tree.map(lambda a: jnp.broadcast_to(a, (steps, *a.shape)), outer)
             return Episode(every, every if needs_curvature else None, outer)
         return Episode(
-            inner=_stacked(client, inner_key, self.inner, steps),
-            curvature=_stacked(client, curvature_key, self.curvature, steps) if needs_curvature else None,
+            inner=_stacked(data, inner_key, self.inner, steps),
+            curvature=_stacked(data, curvature_key, self.curvature, steps) if needs_curvature else None,
             outer=outer,
         )
 

@@ -1,7 +1,8 @@
-"""Federations: where clients' samples come from and how they are drawn."""
+"""Federations: where clients' samples come from, how they are dealt out, and how they are drawn."""
 
 from collections.abc import Callable
 
+from headstart.data import partitions, sources
 from headstart.data.clients import (
     Clients,
     ClientView,
@@ -11,25 +12,62 @@ from headstart.data.clients import (
     OnlineClients,
     Part,
 )
+from headstart.data.datasets import cifar10, cifar100, fashion_mnist, har, mnist, omniglot, own, shakespeare
 from headstart.data.embedded import mnist_small, sine
+from headstart.data.episodes import EpisodeClients, Episodes
 from headstart.data.federation import Federation
-from headstart.data.partition import Rows, two_groups
+from headstart.data.mapped import MappedClients
+from headstart.data.rows import RowLists
+from headstart.data.samples import Samples
+from headstart.data.tables import arrays, folder, images, open_data, partitioned, prepare, prepared, table
 
-DATASETS: dict[str, Callable[..., Federation]] = {"mnist-small": mnist_small, "sine": sine}
+DATASETS: dict[str, Callable[..., Federation]] = {
+    "mnist-small": mnist_small,
+    "sine": sine,
+    "mnist": mnist,
+    "fashion-mnist": fashion_mnist,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "omniglot": omniglot,
+    "har": har,
+    "shakespeare": shakespeare,
+    "own": own,
+}
 """Every federation a configuration can ask for, by name."""
 
 __all__ = [
     "DATASETS",
     "ClientView",
     "Clients",
+    "EpisodeClients",
+    "Episodes",
     "Federation",
     "GeneratedClients",
     "GroupedClients",
     "IndexedClients",
+    "MappedClients",
     "OnlineClients",
     "Part",
-    "Rows",
+    "RowLists",
+    "Samples",
+    "arrays",
+    "cifar10",
+    "cifar100",
+    "fashion_mnist",
+    "folder",
+    "har",
+    "images",
+    "mnist",
     "mnist_small",
+    "omniglot",
+    "open_data",
+    "own",
+    "partitioned",
+    "partitions",
+    "prepare",
+    "prepared",
+    "shakespeare",
     "sine",
-    "two_groups",
+    "sources",
+    "table",
 ]

@@ -1,7 +1,7 @@
 """Clients' samples as a compiled program sees them: drawn where they lie, without padding or copies."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import equinox as eqx
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from headstart.core import FULL, Batch, Size, Weighted
+from headstart.core import FULL, Batch, ClientSamples, Sides, Size, Weighted
 from headstart.data.rows import RowLists
 from headstart.errors import UsageError
 
@@ -43,9 +43,17 @@ class Clients(eqx.Module):
     def train_count(self, client: Array) -> Array:
         """How many training samples a client has."""
 
-    def view(self, part: Part, client: Array) -> "ClientView":
+    def view(self, part: Part, client: Array) -> ClientSamples:
         """One part of one client's data, as an algorithm wants it."""
         return ClientView(self, client, part)
+
+    def gather(self, parts: Sequence[Part], ids: np.ndarray, room: int) -> tuple["Clients", np.ndarray]:
+        """Some parts of some clients' data, at most ``room`` clients', and where among them each one's lie."""
+        return self, ids
+
+    def most_at_once(self, parts: Sequence[Part], wanted: int) -> int:
+        """How many clients' data can be gathered together."""
+        return wanted
 
 
 class ClientView(eqx.Module):
@@ -59,12 +67,16 @@ class ClientView(eqx.Module):
         """``size`` independent draws, or every sample once for ``"full"``."""
         return self.clients.sample(self.part, self.client, key, size)
 
+    def episode(self, key: Array) -> Sides:
+        """Both sides of a local step draw from all of it."""
+        return Sides(self, self)
+
     @property
     def task_count(self) -> Array | int:
         """How many tasks the client has: one, unless tasks were grouped."""
         return self.clients.sizes[self.client] if isinstance(self.clients, GroupedClients) else 1
 
-    def task(self, number: Array | int) -> "ClientView":
+    def task(self, number: Array | int) -> ClientSamples:
         """The samples of one of the client's tasks."""
         if isinstance(self.clients, GroupedClients):
             return self.clients.tasks.view(self.part, self.clients.members[self.client, number])
@@ -79,12 +91,16 @@ class IndexLists(eqx.Module):
     longest: int = eqx.field(static=True)
     equal: bool = eqx.field(static=True)
 
-    def __init__(self, lists: RowLists):
+    @classmethod
+    def of(cls, lists: RowLists) -> "IndexLists":
+        """All of a federation's lists."""
         counts = lists.counts
-        self.rows = jnp.asarray(lists.rows.astype(np.int32))
-        self.starts = jnp.asarray(lists.starts.astype(np.int32))
-        self.longest = int(counts.max(initial=0))
-        self.equal = bool(counts.size) and bool((counts == counts[0]).all())
+        return cls(
+            rows=jnp.asarray(lists.rows.astype(np.int32)),
+            starts=jnp.asarray(lists.starts.astype(np.int32)),
+            longest=int(counts.max(initial=0)),
+            equal=bool(counts.size) and bool((counts == counts[0]).all()),
+        )
 
     def count(self, client: Array) -> Array:
         """How many rows a client has."""

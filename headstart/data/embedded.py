@@ -1,5 +1,6 @@
 """The federations that need no download: a real subset of MNIST, and generated sine tasks."""
 
+from dataclasses import replace
 from importlib import resources
 
 import jax
@@ -9,7 +10,8 @@ from jax import Array
 
 from headstart.core import Purpose, checks, run_key
 from headstart.data.federation import Federation
-from headstart.data.partition import two_groups
+from headstart.data.partitions.two_groups import TwoGroups
+from headstart.data.samples import Samples
 from headstart.problems import Examples, SupervisedTask
 
 __all__ = ["mnist_small", "sine"]
@@ -23,20 +25,16 @@ def mnist_small(*, clients: int = 50, held_out: int = 10, a: int = 14, test_a: i
     """
     with resources.files("headstart.data").joinpath("mnist_small.npz").open("rb") as file:
         arrays = dict(np.load(file).items())
-    rows = two_groups(arrays["y_train"], arrays["y_test"], clients=clients, a=a, test_a=test_a, seed=seed)
-    offset = len(arrays["y_train"])
-    pool = Examples(
+    samples = Samples(
+        "mnist-small",
         x=np.concatenate([arrays["x_train"], arrays["x_test"]]),
         y=np.concatenate([arrays["y_train"], arrays["y_test"]]),
+        classes=tuple("0123456789"),
+        test=np.repeat([False, True], [len(arrays["y_train"]), len(arrays["y_test"])]),
     )
-    return Federation.from_arrays(
-        pool,
-        rows.train,
-        [test + offset for test in rows.test],
-        held_out=held_out,
-        transform=_unit_images,
-        task=SupervisedTask("classification", (28, 28), 10),
-    )
+    # The split mixes both groups, so that the last clients are as good as any.
+    partition = TwoGroups(clients=clients, a=a, test_a=test_a)(samples, seed)
+    return replace(partition, held_out=held_out).federation()
 
 
 def sine(
@@ -76,10 +74,6 @@ def sine(
         held_out=held_out,
         task=SupervisedTask("regression", 1, 1),
     )
-
-
-def _unit_images(batch: Examples) -> Examples:
-    return Examples(batch.x.astype(jnp.result_type(float)) / 255, batch.y.astype(jnp.int32))
 
 
 def _draw_sine(task: dict[str, Array], key: Array, size: int) -> Examples:

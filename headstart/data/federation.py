@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +12,15 @@ from jax import Array
 
 from headstart.core import Batch, Purpose, checks, run_key
 from headstart.data.clients import Clients, GeneratedClients, GroupedClients, IndexedClients, IndexLists, OnlineClients
+from headstart.data.episodes import EpisodeClients, Episodes
+from headstart.data.mapped import MappedClients
 from headstart.data.rows import RowLists
 from headstart.data.samples import Samples
 from headstart.errors import UsageError
 from headstart.problems import Examples, SupervisedTask
+
+if TYPE_CHECKING:
+    from headstart.data.partitions.partition import Partition
 
 __all__ = ["ENDLESS", "Federation"]
 
@@ -27,7 +32,7 @@ ENDLESS = 2**30
 class Federation:
     """The clients of a run. The first ``trained`` of them train; the rest are held out and never do."""
 
-    clients: Clients
+    clients: Clients | MappedClients
     names: Sequence[str] | None
     total: int
     trained: int
@@ -37,6 +42,8 @@ class Federation:
     """What the samples are for, where they are supervised examples."""
     tasks: "Federation | None" = None
     """Where clients have several tasks: the federation of single tasks, which evaluation looks at."""
+    partition: "Partition | None" = None
+    """How the clients came by their samples, where they were dealt out."""
 
     @classmethod
     def from_arrays(
@@ -53,6 +60,7 @@ class Federation:
     ) -> "Federation":
         """Clients as row lists into ``pool``, a pytree of arrays with one leading axis.
 
+        A pool of memory-mapped arrays stays on disk; what a cohort needs of it is read when it takes part.
         ``support`` is what a client adapts on when it is evaluated, its training rows unless given. The last
         ``held_out`` clients never train.
         """
@@ -74,10 +82,14 @@ class Federation:
         if names is not None:
             _check_names(names, total)
         length = _check_pool(pool)
+        clients: Clients | MappedClients
+        if any(isinstance(leaf, np.memmap) for leaf in jax.tree.leaves(pool)):
+            clients = MappedClients(pool, parts, transform)
+        else:
+            index = {part: IndexLists.of(rows) for part, rows in parts.items()}
+            clients = IndexedClients(jax.tree.map(jnp.asarray, pool), index, transform)
         federation = cls(
-            clients=IndexedClients(
-                jax.tree.map(jnp.asarray, pool), {part: IndexLists(lists) for part, lists in parts.items()}, transform
-            ),
+            clients=clients,
             names=names,
             total=total,
             trained=total - held_out,
@@ -85,7 +97,8 @@ class Federation:
             task=task,
         )
         federation._check_lists(parts, length)
-        _check_finite(pool, parts, federation.name)
+        if isinstance(clients, IndexedClients):  # what is larger than memory is not read through beforehand
+            _check_finite(pool, parts, federation.name)
         return federation
 
     @classmethod
@@ -110,6 +123,39 @@ class Federation:
             transform=samples.to_examples,
             task=samples.task,
         )
+
+    @classmethod
+    def from_episodes(
+        cls,
+        samples: Samples,
+        rows: Sequence[np.ndarray],
+        episodes: Episodes,
+        *,
+        held_out: int = 0,
+        names: Sequence[str] | None = None,
+        seed: int = 0,
+    ) -> "Federation":
+        """Clients from whose classes few-shot tasks are drawn; the last ``held_out`` are a task each, to be judged by.
+
+        The seed fixes the tasks that clients are evaluated on.
+        """
+        lists = RowLists.from_lists(rows)
+        total = len(lists)
+        if names is not None:
+            _check_names(names, total)
+        task = replace(samples.task, outputs=episodes.ways)
+        key = run_key(seed, Purpose.DATA)
+
+        def name(client: int) -> str:
+            return str(client) if names is None else str(names[client])
+
+        clients = EpisodeClients.of(samples.x, samples.y, lists, episodes, samples.to_examples, key, name)
+        counts = {
+            "train": lists.counts,
+            "support": np.full(total, episodes.ways * episodes.shots),
+            "query": np.full(total, episodes.ways * episodes.queries),
+        }
+        return cls(clients, names, total, total - held_out, counts, task)
 
     @classmethod
     def from_tasks(
@@ -169,6 +215,10 @@ class Federation:
         Evaluation still looks at every single task, held-out ones among them.
         """
         checks.whole("the number of groups", len(groups), 1)
+        if isinstance(self.clients, MappedClients):
+            raise UsageError(
+                "Tasks cannot be grouped while their samples are on disk.", "Load the arrays into memory first."
+            )
         flat = [task for group in groups for task in group]
         if not all(len(group) for group in groups):
             raise UsageError("A group is empty.", "Give every client one task or more.")

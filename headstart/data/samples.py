@@ -7,8 +7,10 @@ from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
 
 from headstart.core import Batch
+from headstart.data.blocks import in_blocks
 from headstart.errors import UsageError, did_you_mean
 from headstart.problems import Examples, SupervisedTask
 
@@ -31,11 +33,15 @@ class Samples:
     """What the class numbers stand for; ``None`` for a regression."""
     test: np.ndarray | None = None
     """True for rows of the source's own test set, where it has one."""
-    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+    columns: Mapping[str, np.ndarray | pa.DictionaryArray] = field(default_factory=dict)
     """What else is known of each row, by name: who it is from, when, in which recording."""
     transform: Callable[[Batch], Batch] | None = None
     source: str = ""
     """Where the samples come from, and under which licence."""
+    features: tuple[str, ...] | None = None
+    """What the inputs of a model are called, where they have names."""
+    known_fingerprints: np.ndarray | None = None
+    """The rows' fingerprints, where they have been computed before."""
 
     def __post_init__(self) -> None:
         for name, values in {"y": self.y, "test": self.test, **self.columns}.items():
@@ -67,7 +73,7 @@ class Samples:
             return self.transform
         return unit_images if self.x.dtype == np.uint8 else plain_examples
 
-    def column(self, name: str) -> np.ndarray:
+    def column(self, name: str) -> np.ndarray | pa.DictionaryArray:
         """A column by name."""
         if name not in self.columns:
             raise UsageError(f"{self.name} has no column {name!r}.", did_you_mean(name, list(self.columns)))
@@ -76,7 +82,18 @@ class Samples:
     @cached_property
     def fingerprints(self) -> np.ndarray:
         """A number for each row that depends on its contents alone."""
-        return fingerprint(self.x) ^ _mixed(fingerprint(self.y))
+        if self.known_fingerprints is not None:
+            return self.known_fingerprints
+        prints = fingerprint(self.x)
+        low, high = (0, -1) if self.classes is None else (self.y.min(initial=0), self.y.max(initial=0))
+        if self.y.dtype.kind in "iu" and self.y.ndim == 1 and low == 0 <= high < 2**16:
+            # There are few labels: each is hashed once.
+            hashes = _mixed(fingerprint(np.arange(high + 1, dtype=self.y.dtype)))
+            for start in range(0, len(self), SHARE_ROWS):
+                prints[start : start + SHARE_ROWS] ^= hashes[self.y[start : start + SHARE_ROWS]]
+        else:
+            prints ^= _mixed(fingerprint(self.y))
+        return prints
 
     def keys(self, seed: int, purpose: str = "") -> np.ndarray:
         """Random numbers, one a row, that depend on the seed, the purpose and the row's contents.
@@ -84,7 +101,7 @@ class Samples:
         Sorting rows by them shuffles the rows in a way that does not depend on the order in which they came.
         """
         words = np.frombuffer(f"{seed}/{purpose}".encode().ljust(64, b"\0")[:64], np.uint64)[None]
-        return _mixed(self.fingerprints ^ fingerprint(words)[0])
+        return _mixed(self.fingerprints, fingerprint(words)[0])
 
     def shuffled(self, rows: np.ndarray, seed: int, purpose: str = "") -> np.ndarray:
         """Some rows in random order."""
@@ -112,7 +129,11 @@ def _labels(y):  # type: ignore[no-untyped-def]
     return y if y.ndim > 1 else y[:, None]
 
 
-BLOCK_BYTES = 2**24
+BLOCK_BYTES = 2**19
+"""What is hashed at a time; it should stay in a core's cache."""
+
+SHARE_ROWS = 2**18
+"""Rows that a thread takes on at a time."""
 
 
 def fingerprint(values: np.ndarray) -> np.ndarray:
@@ -121,29 +142,52 @@ def fingerprint(values: np.ndarray) -> np.ndarray:
     Rows of equal bytes have equal hashes; of n others, two share one with a probability of about n^2 / 2^64.
     """
     count = len(values)
-    result = np.zeros(count, np.uint64)
+    result = np.empty(count, np.uint64)
     width = values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))
     word = np.dtype(f"u{max(size for size in (1, 2, 4, 8) if width % size == 0)}") if width else np.dtype("u1")
     words = width // word.itemsize
     factors = np.random.default_rng(words).integers(0, 2**63, words, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    # Sums over a short last axis are slow: narrow rows are turned, so that whole columns are added.
+    narrow = words <= 64
     step = max(1, BLOCK_BYTES // max(8 * words, 1))
-    for start in range(0, count, step):
-        block = np.ascontiguousarray(values[start : start + step])
-        mixed = block.view(np.uint8).reshape(len(block), width).view(word).astype(np.uint64)
-        mixed += np.uint64(1)
-        mixed *= np.uint64(0x9E3779B97F4A7C15)
-        mixed ^= mixed >> np.uint64(32)
-        mixed *= factors
-        result[start : start + step] = mixed.sum(axis=1, dtype=np.uint64)
-    return _mixed(result)
+
+    def hash_share(share: slice) -> None:
+        # Fresh memory costs more than the arithmetic: one piece of it serves all blocks.
+        room, spare = np.empty((2, step * words), np.uint64)
+        for start in range(share.start, share.stop, step):
+            block = np.ascontiguousarray(values[start : min(start + step, share.stop)])
+            block = block.view(np.uint8).reshape(len(block), width).view(word)
+            block = block.T if narrow else block
+            mixed, shifted = (piece[: block.size].reshape(block.shape) for piece in (room, spare))
+            np.add(block, np.uint64(1), out=mixed)
+            mixed *= np.uint64(0x9E3779B97F4A7C15)
+            mixed ^= np.right_shift(mixed, np.uint64(32), out=shifted)
+            mixed *= factors[:, None] if narrow else factors
+            out = result[start : start + len(block.T if narrow else block)]
+            _mix(mixed.sum(axis=0 if narrow else 1, dtype=np.uint64, out=out))
+
+    in_blocks(hash_share, count, max(1, SHARE_ROWS // step) * step)
+    return result
 
 
-def _mixed(values: np.ndarray) -> np.ndarray:
-    """Splitmix64's finalizer: every bit of the result depends on every bit of the value."""
-    mixed = values + np.uint64(0x9E3779B97F4A7C15)
+def _mixed(values: np.ndarray, also: np.uint64 = np.uint64(0)) -> np.ndarray:
+    """Every value, mixed after an exclusive or with one number."""
+    result = np.empty(len(values), np.uint64)
+
+    def mix_share(share: slice) -> None:
+        for start in range(share.start, share.stop, 2**14):
+            part = slice(start, min(start + 2**14, share.stop))
+            _mix(np.bitwise_xor(values[part], also, out=result[part]))
+
+    in_blocks(mix_share, len(values), SHARE_ROWS)
+    return result
+
+
+def _mix(mixed: np.ndarray) -> None:
+    """Splitmix64's finalizer, in place: every bit of the result depends on every bit of the value."""
+    mixed += np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(30)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
     mixed ^= mixed >> np.uint64(27)
     mixed *= np.uint64(0x94D049BB133111EB)
     mixed ^= mixed >> np.uint64(31)
-    return mixed

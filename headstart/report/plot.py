@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from headstart.errors import UsageError
+from headstart.report.canvas import pyplot
 from headstart.report.comparison import adapted_after, finished_summaries, headline_metric, method_title, settings_of
 from headstart.simulate import RunRecord
 
@@ -14,13 +14,7 @@ COLOURS = ("#0b6e99", "#d9730d", "#4d7c3f", "#9065b0", "#ad1a72", "#8c6d3f")
 
 def plot_run(record: RunRecord, path: Path) -> None:
     """Draw the clients' mean score against rounds, before and after adapting, for all and for new clients."""
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise UsageError("Matplotlib is not installed.", "Install it: pip install 'headstart[plot]'.") from error
+    plt = pyplot()
     metric = headline_metric(record)
     scale = 100 if metric == "accuracy" else 1
     finished = finished_summaries(record)
@@ -36,7 +30,7 @@ def plot_run(record: RunRecord, path: Path) -> None:
                 axis.plot(
                     *zip(*sorted(curve), strict=True),
                     color=colour,
-                    linestyle="-" if steps == most else (0, (2, 2)),
+                    linestyle="-" if steps == most else (0, (2, 2)) if steps else (0, (1, 2)),
                     linewidth=2 if steps == most else 1.5,
                     label=f"{title}, {adapted_after(steps)}",
                 )
@@ -46,7 +40,8 @@ def plot_run(record: RunRecord, path: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     axes[0][0].set_ylabel("mean accuracy, %" if metric == "accuracy" else f"mean {metric}")
     handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=2, frameon=False, fontsize=9)
-    figure.tight_layout(rect=(0, 0.06 + 0.05 * -(-len(labels) // 2), 1, 1))
+    columns = min(len(finished), 3)  # a column a method
+    figure.legend(handles, labels, loc="lower center", ncols=columns, frameon=False, fontsize=9)
+    figure.tight_layout(rect=(0, 0.06 + 0.05 * -(-len(labels) // columns), 1, 1))
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from jax import Array
 
 from headstart.core import FULL, Algorithm, Size, check_size, checks, client_key
-from headstart.data import Clients, Federation
+from headstart.data import Clients, Federation, Part
 from headstart.errors import UsageError
 from headstart.problems import Problem
 
@@ -38,14 +38,13 @@ class Evaluation:
     batch_size: Size = FULL
     inner_lr: float | None = None
     """The step size of adaptation, if not the algorithm's own."""
-    max_clients: int | None = None
-    """Evaluate only this many trained and this many held-out clients (the first of each)."""
+    max_clients: int = 10_000
+    """Evaluate at most this many trained and this many held-out clients, evenly spaced."""
 
     def __post_init__(self) -> None:
         if self.every is not None:
             checks.whole("evaluate.every", self.every, 1)
-        if self.max_clients is not None:
-            checks.whole("evaluate.max_clients", self.max_clients, 1)
+        checks.whole("evaluate.max_clients", self.max_clients, 1)
         if not self.steps:
             raise UsageError("evaluate.steps is empty.", "List numbers of adaptation steps, such as [0, 1].")
         object.__setattr__(self, "steps", tuple(self.steps))  # a list would not do as a static argument
@@ -70,10 +69,14 @@ class Evaluation:
 
     def clients(self, federation: Federation) -> np.ndarray:
         """Which clients are evaluated; of endlessly many, only those held out."""
-        most = self.max_clients or federation.total
-        trained = np.arange(0 if federation.endless else min(most, federation.trained))
-        held_out = np.arange(federation.trained, min(federation.trained + most, federation.total))
+        trained = np.zeros(0, np.int64) if federation.endless else _spaced(federation.trained, self.max_clients)
+        held_out = federation.trained + _spaced(federation.total - federation.trained, self.max_clients)
         return np.concatenate([trained, held_out])
+
+
+def _spaced(total: int, most: int) -> np.ndarray:
+    """At most so many of so many numbers."""
+    return np.arange(min(total, most)) * total // max(1, min(total, most))
 
 
 def evaluate(
@@ -91,15 +94,18 @@ def evaluate(
     ``states`` gives the stacked states of some clients.
     """
     ids = evaluation.clients(federation)
-    width = min(BLOCK, -(-len(ids) // CLIENTS_AT_ONCE) * CLIENTS_AT_ONCE)
+    parts: tuple[Part, ...] = ("support", "query")
+    most = federation.clients.most_at_once(parts, BLOCK) // CLIENTS_AT_ONCE * CLIENTS_AT_ONCE
+    width = min(max(most, CLIENTS_AT_ONCE), -(-len(ids) // CLIENTS_AT_ONCE) * CLIENTS_AT_ONCE)
     adapting = evaluation.adapting(algorithm)
     scores = []
     for start in range(0, len(ids), width):
         block = ids[start : start + width]
         padded = np.resize(block, width)
+        clients, places = federation.clients.gather(parts, padded, width)
         values = _score(
-            problem, evaluation.steps, evaluation.batch_size, adapting, federation.clients, server, states(padded),
-            key, jnp.asarray(padded, jnp.int32),
+            problem, evaluation.steps, evaluation.batch_size, adapting, clients, server, states(padded),
+            key, jnp.asarray(padded, jnp.int32), jnp.asarray(places, jnp.int32),
         )  # fmt: skip
         scores.append(jax.tree.map(lambda v, block=block: np.asarray(v, np.float64)[: len(block)], values))
     columns: dict[str, Any] = {"round": [], "client": [], "held_out": [], "steps": []}
@@ -125,19 +131,20 @@ def _score(
     states: Any,
     key: Array,
     ids: Array,
+    places: Array,
 ) -> list[dict[str, Array]]:
     objective, metrics = problem.objective(), problem.scores()
     down = algorithm.broadcast(server, key)
 
-    def score(member: tuple[Array, Any]) -> list[dict[str, Array]]:
-        client, own = member
-        support, query = clients.view("support", client), clients.view("query", client)
+    def score(member: tuple[Array, Array, Any]) -> list[dict[str, Array]]:
+        client, place, own = member
+        support, query = clients.view("support", place), clients.view("query", place)
         own_key = client_key(key, client)
         batch = query.sample(own_key, FULL)
         adapted = [algorithm.personalize(objective, down, own, support, own_key, n, size) for n in steps]
         return [metrics(params, batch) for params in adapted]
 
-    return jax.lax.map(score, (ids, states), batch_size=CLIENTS_AT_ONCE)
+    return jax.lax.map(score, (ids, places, states), batch_size=CLIENTS_AT_ONCE)
 
 
 def summarize(table: pa.Table, higher_is_better: Sequence[str] | frozenset[str]) -> pa.Table:

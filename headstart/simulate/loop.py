@@ -79,16 +79,17 @@ def _work(
     cohort: Cohorts,
     key: Array,
 ) -> tuple[Any, Any]:
-    weights = cohort_weights(plan, clients, cohort.clients)
+    weights = cohort_weights(plan, clients, cohort)
     share = weights / jnp.sum(weights)
     sent = []
-    for member, slot, part in zip(cohort.clients.tolist(), cohort.slots.tolist(), share, strict=True):
+    members = zip(cohort.clients.tolist(), cohort.slots.tolist(), cohort.places, share, strict=True)
+    for member, slot, place, part in members:
         if member >= plan.clients:
             continue
         own = jax.tree.map(lambda all_, i=slot: all_[i], everyone)
         client = jnp.asarray(member, jnp.int32)
         with _blaming(name(member), k):
-            result = update(objective, down, own, clients.view("train", client), client_key(key, client))
+            result = update(objective, down, own, clients.view("train", place), client_key(key, client))
         _check_finite(result, name(member), k)
         if result.state is not None:
             everyone = jax.tree.map(lambda all_, new, i=slot: all_.at[i].set(new), everyone, result.state)

@@ -76,10 +76,13 @@ class Keys(NamedTuple):
 
 
 class Cohorts(NamedTuple):
-    """Who takes part in each round of a chunk (leading axis), and in which row their states lie."""
+    """Who takes part in each round of a chunk (leading axis), and where what is theirs lies."""
 
     clients: Array
     slots: Array
+    """The rows of their states."""
+    places: Array
+    """Where their data lie among those that the chunk is given."""
     refresh: "Cohorts | None" = None
     """The second cohort of an algorithm that refreshes other clients' memories."""
 
@@ -111,6 +114,11 @@ class RoundPlan:
         """The cohort filled up with weight-zero clients to whole groups on every device."""
         whole = self.devices * self.group
         return -(-self.cohort // whole) * whole
+
+    @property
+    def members(self) -> int:
+        """The most clients that take part in a round."""
+        return self.width * (2 if self.refreshes else 1)
 
 
 SMALL_BYTES = 2**15
@@ -150,18 +158,19 @@ def draw_cohorts(plan: RoundPlan, keys: Keys, first: Array, rounds: int) -> Coho
     numbers = first + jnp.arange(rounds)
     # Many at once, for each is a few small operations; fewer where shuffling all clients takes room.
     at_once = max(1, min(64, 2**22 // plan.clients))
-    clients = jax.lax.map(partial(draw, keys.cohort), numbers, batch_size=at_once)
-    if not plan.refreshes:
-        return Cohorts(clients, clients)
-    others = jax.lax.map(partial(draw, keys.refresh_cohort), numbers, batch_size=at_once)
-    return Cohorts(clients, clients, Cohorts(others, others))
+
+    def cohorts(key: Array, refresh: Cohorts | None = None) -> Cohorts:
+        clients = jax.lax.map(partial(draw, key), numbers, batch_size=at_once)
+        return Cohorts(clients, clients, jnp.minimum(clients, plan.clients - 1), refresh)
+
+    return cohorts(keys.cohort, cohorts(keys.refresh_cohort) if plan.refreshes else None)
 
 
-def cohort_weights(plan: RoundPlan, clients: Clients, cohort: Array) -> Array:
+def cohort_weights(plan: RoundPlan, clients: Clients, cohort: Cohorts) -> Array:
     """How much each member of a cohort counts; zero for those that fill it up."""
-    real = (cohort < plan.clients).astype(jnp.result_type(float))
+    real = (cohort.clients < plan.clients).astype(jnp.result_type(float))
     if plan.weighting == "samples":
-        return real * jax.vmap(clients.train_count)(jnp.minimum(cohort, plan.clients - 1))
+        return real * jax.vmap(clients.train_count)(cohort.places)
     return real
 
 
@@ -251,19 +260,18 @@ def _work(
 ) -> tuple[tuple[Any, Any], Any]:
     """Let a cohort work: the weighted means of what it sends and reports, and everyone's states after it."""
 
-    def work(down: Any, clients: Clients, key: Array, member: tuple[Array, Any]) -> Any:
-        client, state = member
-        view = clients.view("train", jnp.minimum(client, plan.clients - 1))
-        return update(objective, down, state, view, client_key(key, client))
+    def work(down: Any, clients: Clients, key: Array, member: tuple[Array, Array, Any]) -> Any:
+        client, place, state = member
+        return update(objective, down, state, clients.view("train", place), client_key(key, client))
 
     def aggregate(share: Array, members: Any, down: Any, clients: Clients, key: Array) -> Any:
         return _grouped(partial(work, down, clients, key), plan.group, share, members)
 
     if plan.devices > 1:
         aggregate = _sharded(aggregate, plan.devices)
-    weights = cohort_weights(plan, clients, cohort.clients)
+    weights = cohort_weights(plan, clients, cohort)
     present = jax.tree.map(lambda all_: all_[jnp.minimum(cohort.slots, all_.shape[0] - 1)], everyone)
-    means, states = aggregate(weights / jnp.sum(weights), (cohort.clients, present), down, clients, key)
+    means, states = aggregate(weights / jnp.sum(weights), (cohort.clients, cohort.places, present), down, clients, key)
     if states is None:
         return means, everyone
     # Rows that fill the cohort up carry a slot that no client has: their scatter is dropped.

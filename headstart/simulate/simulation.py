@@ -3,13 +3,12 @@
 import inspect
 import time
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from headstart.core import (
     Algorithm,
@@ -26,16 +25,15 @@ from headstart.data import Federation
 from headstart.errors import UsageError, did_you_mean
 from headstart.problems import Problem
 from headstart.simulate.evaluate import Evaluation, evaluate
+from headstart.simulate.feed import Feed, spread
 from headstart.simulate.loop import run_loop
 from headstart.simulate.rounds import (
-    CLIENT_AXIS,
     Backend,
     Cohorts,
     Keys,
     RoundPlan,
     RunState,
     clients_at_once,
-    draw_cohorts,
     run_chunk,
 )
 from headstart.simulate.store import DiskStore, compact
@@ -45,9 +43,6 @@ __all__ = ["LARGEST_CHUNK", "Simulation", "check"]
 LARGEST_CHUNK = 512
 CHUNK_BYTES = 2**28
 """How much of the clients' memories a chunk may bring into RAM when they are kept on disk."""
-
-
-T = TypeVar("T")
 
 
 def check(
@@ -130,9 +125,8 @@ class Simulation:
             at_once=at_once,
             refreshes=isinstance(algorithm, RefreshingAlgorithm),
         )
-        # Placed once: left to each chunk, every one of them would copy all data to every device again.
-        self._clients = _spread(federation.clients, self.plan.devices)
         self.keys = Keys.of(seed)
+        self._feed = Feed(federation.clients, self.plan, self.keys)
         self._evaluation_key = run_key(seed, Purpose.EVALUATE)
         anyone = federation.clients.view("train", jnp.zeros((), jnp.int32))
         self.algorithm = algorithm = algorithm.prepare(problem.objective(), params, anyone)
@@ -158,21 +152,21 @@ class Simulation:
         """
         capacity = max(rounds, capacity or 0)
         began = time.perf_counter()
-        first = jnp.asarray(self.round, jnp.int32)
-        cohorts = draw_cohorts(self.plan, self.keys, first, capacity)
+        clients, cohorts = self._feed.chunk(self.round, rounds, capacity)
+        self._feed.expect(self.round + rounds, rounds, capacity)
         present = np.zeros(0, np.int64)
         if self.store is not None:
             cohorts, present = self._load(self.store, cohorts, rounds)
         if self.backend == "loop":
             self.state, metrics = run_loop(
-                self.problem, self.plan, self.algorithm, self.federation.clients, self.state, self.keys,
+                self.problem, self.plan, self.algorithm, clients, self.state, self.keys,
                 cohorts, self.round, rounds, self.federation.name,
             )  # fmt: skip
         else:
-            self.state = _spread(self.state, self.plan.devices)
+            self.state = spread(self.state, self.plan.devices)
             self.state, metrics = run_chunk(
-                self.problem, self.plan, self.algorithm, self._clients, self.state, self.keys,
-                cohorts, first, jnp.asarray(rounds, jnp.int32),
+                self.problem, self.plan, self.algorithm, clients, self.state, self.keys,
+                cohorts, jnp.asarray(self.round, jnp.int32), jnp.asarray(rounds, jnp.int32),
             )  # fmt: skip
         if self.store is not None:
             self.store.stage(present, jax.tree.map(lambda rows: rows[: len(present)], self.state.clients))
@@ -213,11 +207,12 @@ class Simulation:
         return jax.tree.map(choose, fresh, stored)
 
     def largest_chunk(self) -> int:
-        """How many rounds a chunk may have: with memories on disk, as many as have room for their cohorts' rows."""
-        if self.store is None:
-            return LARGEST_CHUNK
-        rows = self.plan.width * (2 if self.plan.refreshes else 1)
-        return max(1, min(LARGEST_CHUNK, CHUNK_BYTES // (rows * self.store.row_bytes)))
+        """How many rounds a chunk may have: with memories or samples on disk, as many as have room in RAM."""
+        members = self.plan.members
+        rounds = self.federation.clients.most_at_once(["train"], LARGEST_CHUNK * members) // members
+        if self.store is not None:
+            rounds = min(rounds, CHUNK_BYTES // (members * self.store.row_bytes))
+        return max(1, rounds)
 
     def _new_states(self, ids: np.ndarray) -> Any:
         fresh = self.algorithm.init_client(self.state.server.params)
@@ -260,17 +255,6 @@ def _owned(leaf: Any) -> jax.Array:
     """A copy, since a chunk is given the state's buffers, of a type that is not weak, since a chunk returns none."""
     array = jnp.array(leaf, copy=True)
     return jax.lax.convert_element_type(array, array.dtype)
-
-
-def _spread(tree: T, devices: int) -> T:
-    """As a sharded chunk returns its state: a whole copy on every device.
-
-    A state placed otherwise would have the chunk traced and compiled a second time.
-    """
-    if devices == 1:
-        return tree
-    mesh = jax.make_mesh((devices,), (CLIENT_AXIS,), axis_types=(AxisType.Auto,), devices=jax.devices()[:devices])
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
 
 
 def _device_count(backend: Backend, devices: int | None) -> int:

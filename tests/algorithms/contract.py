@@ -14,6 +14,7 @@ from headstart.algorithms import (
     BSpiderBoost,
     FedProx,
     LocalMOML,
+    LocalOnly,
     LocalSCGDM,
     MetaFL,
     MOMLv2,
@@ -68,6 +69,7 @@ CONTRACT = {
     "moml-v2, gradient-lipschitz": MOMLv2(smoothness=0.5, hessian_lipschitz=0.4, **(_TASKS | {"outer_lr": 0.5})),
     "local-moml, cross-device": LocalMOML(averaging=0.7, memory_batch_size=5, **_META),
     "local-moml, cross-silo": LocalMOML(averaging=0.7, keep_memory=True, **_META),
+    "local-only": LocalOnly(learning_rate=0.1, own_steps=3, batch_size=4),
     "protonet": ProtoNet(outer_lr=0.1, batch_size=4, inner_batch_size=3),
 }
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from headstart.core import BatchSizes, Weighted
+from headstart.core import BatchSizes, Sides, Weighted
 from headstart.errors import UsageError
 from tests import toy
 
@@ -14,6 +14,9 @@ class Noise:
 
     def sample(self, key, size):
         return jax.random.normal(key, (size,))
+
+    def episode(self, key):
+        return Sides(self, self)
 
 
 def draw(sizes, steps=3, needs_curvature=True, client=None, seed=0):

@@ -3,10 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from headstart.core import checks
+from headstart.data.episodes import Episodes
 from headstart.data.federation import Federation
 from headstart.data.rows import RowLists
 from headstart.data.samples import Samples
@@ -29,6 +31,8 @@ class Partition:
     held_out: int = 0
     notes: tuple[str, ...] = ()
     """What the partitioner did that the reader of a table should know."""
+    episodes: Episodes | None = None
+    """How few-shot tasks are drawn from a client's training rows, where that is what clients have."""
 
     def __len__(self) -> int:
         return len(self.train)
@@ -57,9 +61,12 @@ class Partition:
 
     def federation(self) -> Federation:
         """The clients, ready for training."""
-        return Federation.from_samples(
-            self.samples, self.train, self.query, self.support, held_out=self.held_out, names=self.names
-        )
+        options: dict[str, Any] = {"held_out": self.held_out, "names": self.names}
+        if self.episodes is not None:
+            federation = Federation.from_episodes(self.samples, self.train, self.episodes, **options)
+        else:
+            federation = Federation.from_samples(self.samples, self.train, self.query, self.support, **options)
+        return replace(federation, partition=self)
 
 
 class Partitioner(ABC):

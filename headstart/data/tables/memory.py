@@ -1,0 +1,73 @@
+"""How much memory loading takes, said before anything is read."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+
+from headstart.data.tables.folders import client_files
+from headstart.data.tables.loading import form_of
+from headstart.data.tables.pictures import image_files, read_pictures
+from headstart.data.tables.prepared import open_prepared
+from headstart.data.tables.reading import PARQUET_ENDINGS, ending, readable, streamed_file
+
+__all__ = ["memory_needed"]
+
+ROW_BYTES = 110
+"""What a row takes besides its features while rows are dealt out: numbers, fingerprints, keys and places in orders."""
+
+CSV_FACTOR = 3.0
+"""What reading a CSV file takes, for every byte of it."""
+
+GZIP_FACTOR = 4.0
+"""How much larger a CSV file is than its compressed form, as a rule."""
+
+READER_BYTES = 2**27
+"""What a reader of tables keeps for itself."""
+
+SAMPLE_BYTES = 2**20
+
+
+def memory_needed(path: str | Path, *, features: Sequence[str] | None = None) -> int:
+    """The most bytes that loading a path takes, on top of what the program itself does.
+
+    The number of rows is exact but for CSV files, whose first lines it is estimated from.
+    """
+    path = Path(path)
+    form = form_of(path)
+    if form == "prepared":
+        return ROW_BYTES * len(open_prepared(path))
+    if form == "images":
+        files, _, _ = image_files(path)
+        return len(files) * (read_pictures(files[:1]).nbytes + ROW_BYTES)
+    files = list(client_files(path).values()) if form == "folder" else [path]
+    # The client is a column of a table, and the name of a file.
+    others = 1 if form == "folder" else 2
+    return READER_BYTES + sum(_file_bytes(file, features, others) for file in files)
+
+
+def _file_bytes(file: Path, features: Sequence[str] | None, others: int) -> int:
+    if ending(file) == ".npz":
+        # Once in its own array, once among all clients'.
+        return 2 * file.stat().st_size + ROW_BYTES * _npz_rows(file)
+    source = streamed_file(file)
+    columns = len(source.schema.names) - others if features is None else len(features)
+    if ending(file) in PARQUET_ENDINGS:
+        with readable(file):
+            rows = pyarrow.parquet.read_metadata(file).num_rows
+        return rows * (4 * columns + ROW_BYTES)
+    size = file.stat().st_size * (GZIP_FACTOR if ending(file).endswith(".gz") else 1)
+    return int(max(CSV_FACTOR * size, size / _line_bytes(file) * (4 * columns + ROW_BYTES)))
+
+
+def _npz_rows(file: Path) -> int:
+    with np.load(file, allow_pickle=False) as content:
+        return len(content["y"])
+
+
+def _line_bytes(file: Path) -> float:
+    """The mean length of the first lines."""
+    with readable(file), pyarrow.input_stream(file, compression="detect") as stream:
+        start = stream.read(SAMPLE_BYTES)
+    return len(start) / max(start.count(b"\n"), 1)

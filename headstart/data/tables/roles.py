@@ -1,0 +1,109 @@
+"""Which column of a table is what: the client, the label, the features, and what orders or groups rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from headstart.data.tables.reading import is_text
+from headstart.errors import UsageError, did_you_mean
+
+__all__ = ["Holding", "Roles", "holding", "roles_of"]
+
+Holding = Literal["numbers", "texts", "times", "nothing", "something else"]
+"""What a column holds, as far as its use is concerned."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns in use."""
+
+    client: str
+    label: str
+    features: tuple[str, ...]
+    group: str | None = None
+    order: str | None = None
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every column in use, once."""
+        named = [self.client, self.label, *self.features, self.group, self.order]
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
+
+def holding(kind: pa.DataType) -> Holding:
+    """What a column of an Arrow type holds."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        return holding(kind.value_type) if not types.is_boolean(kind.value_type) else "texts"
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "numbers"
+    if is_text(kind):
+        return "texts"
+    if types.is_temporal(kind):
+        return "times"
+    return "nothing" if types.is_null(kind) else "something else"
+
+
+def roles_of(
+    schema: pa.Schema,
+    name: str,
+    *,
+    client: str,
+    label: str,
+    features: Sequence[str] | None = None,
+    group: str | None = None,
+    order: str | None = None,
+) -> Roles:
+    """Match the columns that were asked for with those of a table; left out, all other columns are features."""
+    for role, column in {"client": client, "label": label, "group": group, "order": order}.items():
+        if column is not None:
+            _there(schema, name, role, column)
+    for column in features or ():
+        _there(schema, name, "features", column)
+        if column in (client, label):
+            role = "label" if column == label else "client"
+            raise UsageError(
+                f"{name}: column {column!r} is the {role} and a feature too.",
+                "Take it out of the features: a model would see what it is to predict."
+                if role == "label"
+                else "Take it out of the features; a client's own model needs no name.",
+            )
+    if client == label:
+        raise UsageError(f"{name}: column {client!r} is the client and the label too.", "Name two columns.")
+    taken = {client, label, group, order}
+    chosen = tuple(features) if features is not None else tuple(c for c in schema.names if c not in taken)
+    chosen = tuple(dict.fromkeys(chosen))
+    if not chosen:
+        raise UsageError(f"{name} has no feature columns.", "Add columns that a model can predict from.")
+    for column in chosen:
+        _usable(name, column, schema.field(column).type)
+    if order is not None and holding(schema.field(order).type) not in ("numbers", "times"):
+        raise UsageError(
+            f"{name}: column {order!r} cannot order rows: it holds {holding(schema.field(order).type)}.",
+            "Write it as numbers or as ISO times such as 2024-05-01 12:30:00.",
+        )
+    return Roles(client, label, chosen, group, order)
+
+
+def _there(schema: pa.Schema, name: str, role: str, column: str) -> None:
+    if column not in schema.names:
+        raise UsageError(f"{name} has no column {column!r} ({role}).", did_you_mean(column, schema.names))
+
+
+def _usable(name: str, column: str, kind: pa.DataType) -> None:
+    held = holding(kind)
+    if held == "times":
+        raise UsageError(
+            f"{name}: column {column!r} holds times, which are no feature as they are.",
+            f"Say order = {column!r} to split by time, leave the column out with features = [...], "
+            "or write what matters of it as numbers (the hour, say).",
+        )
+    if held == "nothing":
+        raise UsageError(f"{name}: column {column!r} has no values at all.", "Leave it out with features = [...].")
+    if held == "something else":
+        raise UsageError(
+            f"{name}: column {column!r} holds {kind}, neither numbers nor texts.",
+            "Spread it over columns of numbers, leave it out with features = [...], or give arrays to arrays().",
+        )

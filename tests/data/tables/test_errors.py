@@ -1,0 +1,187 @@
+"""Mistakes in tables: each is named with its file, row or column, and comes with a remedy."""
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from headstart.data.tables import open_data, table
+from headstart.errors import UsageError
+from tests.data.tables.people import people
+
+COLUMNS = {"client": "person", "label": "activity"}
+
+
+def refused(match, data, **options):
+    with pytest.raises(UsageError, match=f"(?s){match}") as caught:
+        table(data, **{**COLUMNS, **options})
+    assert caught.value.remedy
+
+
+def changed(column, row, value):
+    values = people()[column].to_pylist()
+    values[row] = value
+    return people(**{column: values})
+
+
+@pytest.mark.parametrize(
+    ("match", "options"),
+    [
+        ("no column 'persn' .client.*Did you mean 'person'", {"client": "persn"}),
+        ("no column 'activty' .label.*Did you mean 'activity'", {"label": "activty"}),
+        ("no column 'spee' .features.*Did you mean 'speed'", {"features": ["spee"]}),
+        ("no column 'rec' .group", {"group": "rec"}),
+        ("no column 'when' .order", {"order": "when"}),
+        ("'activity' is the label and a feature", {"features": ["activity", "age"]}),
+        ("'person' is the client and a feature", {"features": ["person"]}),
+        ("'person' is the client and the label", {"label": "person"}),
+        ("'activity' cannot order rows", {"order": "activity", "label": "age"}),
+        ("kind = 'regresion'.*Did you mean 'regression'", {"kind": "regresion"}),
+        ("standardize = 'all'", {"standardize": "all"}),
+        ("'activity' holds no numbers.*classification", {"kind": "regression"}),
+        ("test_share = 2", {"test_share": 2}),
+        ("held_out = 6 of 6", {"held_out": 6}),
+    ],
+)
+def test_wrong_columns_and_options(match, options):
+    refused(match, people(), **options)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e300])
+def test_numbers_that_are_not_finite(value):
+    refused("row 18 of the table, column 'speed'.*finite", changed("speed", 17, value))
+
+
+def test_labels_that_are_not_finite():
+    values = np.linspace(0, 1, 120)
+    values[5] = np.inf
+    refused("row 6 of the table, column 'activity'", people(activity=values))
+
+
+def test_rows_without_client_or_label(tmp_path):
+    refused("row 4 of the table has no client .column 'person'.*drop_missing", changed("person", 3, None))
+    refused("row 4 of the table has no label .column 'activity'.*drop_missing", changed("activity", 3, None))
+    path = tmp_path / "people.csv"
+    pa.csv.write_csv(changed("activity", 3, None), path)
+    refused("row 4 of people.csv has no label", path)
+
+
+def test_one_class_only():
+    refused("all labels .column 'activity'. are 'run'", people(activity=["run"] * 120))
+    refused("all labels .column 'activity'. are '3'", people(activity=[3] * 120))
+
+
+def test_too_many_classes():
+    refused("more than 100 different values.*regression", people(activity=np.arange(120)), kind="classification")
+
+
+def test_a_client_with_one_sample():
+    refused("'loner'.*1 samples.*min_samples = 2", changed("person", 3, "loner"))
+
+
+def test_labels_unseen_in_training():
+    data = people()
+    away = open_with(data).names[-1]
+    row = data["person"].to_pylist().index(away)
+    refused(
+        f"label 'fly' is unseen in training: client '{away}' has it, which is held out.*allow_unseen_labels",
+        changed("activity", row, "fly"),
+    )
+
+
+def open_with(data):
+    return table(data, **COLUMNS)
+
+
+def test_labels_unseen_in_training_are_noted_where_they_are_allowed(tmp_path):
+    data = people()
+    row = data["person"].to_pylist().index(open_with(data).names[-1])
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(changed("activity", row, "fly"), path)
+    partition = open_data(str(path), allow_unseen_labels=True, **COLUMNS)
+    assert any("'fly' is unseen" in note for note in partition.notes)
+
+
+def test_mixed_types_in_a_column(tmp_path):
+    path = tmp_path / "people.csv"
+    text = [str(round(v, 3)) for v in people()["speed"].to_pylist()[:40]] * 3
+    text[70] = "fast"
+    pa.csv.write_csv(people(speed=text), path)
+    refused("row 71 of people.csv, column 'speed': 'fast' among numbers", path)
+    refused("one type a column", {"person": ["a", "b"], "activity": ["x", "y"], "f": [1, "two"]})
+
+
+def test_a_column_of_ids():
+    refused(
+        "column 'id' has more than 100 different texts.*[Ll]eave the column out",
+        people(id=[f"i{i}" for i in range(120)]),
+    )
+
+
+def test_columns_that_are_no_features():
+    refused("column 'when' holds times.*order = 'when'", people(when=[datetime.datetime(2024, 1, 1)] * 120))
+    refused("column 'hole' has no values at all", people(hole=[None] * 120))
+    refused("column 'hole' has no values at all", people(hole=[np.nan] * 120))
+    refused("column 'list' holds list", people(list=[[1.0]] * 120))
+    refused("no feature columns", people(speed=None, age=None))
+
+
+def test_order_and_group_without_value():
+    refused("row 2 of the table has no value in column 'when'", people(when=[1.0, None, *[2.0] * 118]), order="when")
+    refused("row 2 of the table has no value in column 'rec'", people(rec=["a", None, *["b"] * 118]), group="rec")
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    refused("no file .*none.csv", tmp_path / "none.csv")
+    refused("is a folder", tmp_path)
+    empty = tmp_path / "empty.csv"
+    empty.touch()
+    refused("empty.csv is empty", empty)
+    header = tmp_path / "header.csv"
+    header.write_text("person,activity,speed\n")
+    refused("header.csv", header)
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"PAR1 and nothing more")
+    refused("broken.parquet cannot be read", broken)
+    cut = tmp_path / "cut.parquet"
+    pa.parquet.write_table(people(), cut)
+    cut.write_bytes(cut.read_bytes()[:-300])
+    refused("cut.parquet cannot be read", cut)
+    ragged = tmp_path / "ragged.csv"
+    ragged.write_text("person,activity,speed\na,run,1\nb,run\n")
+    refused("ragged.csv cannot be read.*2", ragged)
+    other = tmp_path / "people.xlsx"
+    other.write_bytes(b"PK")
+    refused("people.xlsx ends in .xlsx.*csv", other)
+    twice = tmp_path / "twice.csv"
+    twice.write_text("person,person,speed\na,run,1\n")
+    refused("two columns 'person'", twice)
+
+
+def test_pages_of_a_parquet_file_that_are_damaged(tmp_path):
+    path = tmp_path / "people.parquet"
+    pa.parquet.write_table(people(), path, compression="zstd")
+    content = bytearray(path.read_bytes())
+    content[40:400] = bytes(360)
+    path.write_bytes(content)
+    refused("people.parquet cannot be read", path)
+
+
+def test_a_table_without_rows():
+    refused("has no rows", people().slice(0, 0))
+
+
+def test_something_that_is_no_table():
+    refused("int is not a table.*frame", 3)
+
+
+def test_a_path_needs_to_be_told_its_columns(tmp_path):
+    path = tmp_path / "people.csv"
+    pa.csv.write_csv(people(), path)
+    with pytest.raises(UsageError, match=r"(?s)which column is the client.*person, speed, age, activity"):
+        open_data(str(path))
+    with pytest.raises(UsageError, match="which column is the label"):
+        open_data(str(path), client="person")

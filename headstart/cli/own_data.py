@@ -47,7 +47,8 @@ class DataOptions:
         if not Path(named).exists():
             known = sorted(set(DATASETS) - {"own"})
             raise UsageError(f"There is no file, folder or data set {named}.", did_you_mean(named, known))
-        return {"name": "own", "path": named, **given}
+        # In full, so that the run can be resumed from elsewhere.
+        return {"name": "own", "path": str(Path(named).resolve()), **given}
 
 
 def fitted(tables: Mapping[str, Any], federation: Federation) -> dict[str, Any]:

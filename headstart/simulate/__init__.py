@@ -4,6 +4,7 @@ from headstart.simulate.evaluate import Evaluation, summarize
 from headstart.simulate.record import RunDirectory, RunRecord, load_run
 from headstart.simulate.rounds import Backend, RoundPlan, RunState, trace_count
 from headstart.simulate.simulation import Simulation, check
+from headstart.simulate.sweep import Sweep, sweep
 from headstart.simulate.train import Journal, Progress, Result, train
 
 __all__ = [
@@ -17,9 +18,11 @@ __all__ = [
     "RunRecord",
     "RunState",
     "Simulation",
+    "Sweep",
     "check",
     "load_run",
     "summarize",
+    "sweep",
     "trace_count",
     "train",
 ]

@@ -16,7 +16,7 @@ from headstart.data import Clients, Federation, Part
 from headstart.errors import UsageError
 from headstart.problems import Problem
 
-__all__ = ["Evaluation", "evaluate", "summarize"]
+__all__ = ["Evaluation", "evaluate", "score", "score_table", "summarize"]
 
 CLIENTS_AT_ONCE = 16
 """How many clients adapt together."""
@@ -103,25 +103,36 @@ def evaluate(
         block = ids[start : start + width]
         padded = np.resize(block, width)
         clients, places = federation.clients.gather(parts, padded, width)
-        values = _score(
+        values = score(
             problem, evaluation.steps, evaluation.batch_size, adapting, clients, server, states(padded),
             key, jnp.asarray(padded, jnp.int32), jnp.asarray(places, jnp.int32),
         )  # fmt: skip
         scores.append(jax.tree.map(lambda v, block=block: np.asarray(v, np.float64)[: len(block)], values))
+    joined = [
+        {name: np.concatenate([block[position][name] for block in scores]) for name in scores[0][position]}
+        for position in range(len(evaluation.steps))
+    ]
+    return score_table(evaluation, federation, ids, round_, joined)
+
+
+def score_table(
+    evaluation: Evaluation, federation: Federation, ids: np.ndarray, round_: int, scores: list[dict[str, np.ndarray]]
+) -> pa.Table:
+    """Scores, for each number of steps those of all ``ids``, as rows that say what they are."""
     columns: dict[str, Any] = {"round": [], "client": [], "held_out": [], "steps": []}
     names = np.array([federation.name(i) for i in ids])
-    for position, steps in enumerate(evaluation.steps):
+    for steps, values in zip(evaluation.steps, scores, strict=True):
         columns["round"].append(np.full(len(ids), round_))
         columns["client"].append(names)
         columns["held_out"].append(ids >= federation.trained)
         columns["steps"].append(np.full(len(ids), steps))
-        for name in scores[0][position]:
-            columns.setdefault(name, []).append(np.concatenate([block[position][name] for block in scores]))
+        for name, column in values.items():
+            columns.setdefault(name, []).append(column)
     return pa.table({name: np.concatenate(parts) for name, parts in columns.items()})
 
 
 @partial(jax.jit, static_argnames=("problem", "steps", "size"))
-def _score(
+def score(
     problem: Problem,
     steps: tuple[int, ...],
     size: Size,
@@ -133,10 +144,11 @@ def _score(
     ids: Array,
     places: Array,
 ) -> list[dict[str, Array]]:
+    """The metrics of some clients, for each number of steps; ``places`` are where their data lie in ``clients``."""
     objective, metrics = problem.objective(), problem.scores()
     down = algorithm.broadcast(server, key)
 
-    def score(member: tuple[Array, Array, Any]) -> list[dict[str, Array]]:
+    def score_one(member: tuple[Array, Array, Any]) -> list[dict[str, Array]]:
         client, place, own = member
         support, query = clients.view("support", place), clients.view("query", place)
         own_key = client_key(key, client)
@@ -144,7 +156,7 @@ def _score(
         adapted = [algorithm.personalize(objective, down, own, support, own_key, n, size) for n in steps]
         return [metrics(params, batch) for params in adapted]
 
-    return jax.lax.map(score, (ids, places, states), batch_size=CLIENTS_AT_ONCE)
+    return jax.lax.map(score_one, (ids, places, states), batch_size=CLIENTS_AT_ONCE)
 
 
 def summarize(table: pa.Table, higher_is_better: Sequence[str] | frozenset[str]) -> pa.Table:

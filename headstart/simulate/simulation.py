@@ -106,6 +106,7 @@ class Simulation:
         memory: str | Path | None = None,
     ):
         checks.whole("seed", seed, 0)
+        self.seed = seed
         self.algorithm, self.problem, self.federation = algorithm, problem, federation
         self.backend = backend
         check(algorithm, problem, federation, cohort, weighting)
@@ -127,7 +128,7 @@ class Simulation:
         )
         self.keys = Keys.of(seed)
         self._feed = Feed(federation.clients, self.plan, self.keys)
-        self._evaluation_key = run_key(seed, Purpose.EVALUATE)
+        self.evaluation_key = run_key(seed, Purpose.EVALUATE)
         anyone = federation.clients.view("train", jnp.zeros((), jnp.int32))
         self.algorithm = algorithm = algorithm.prepare(problem.objective(), params, anyone)
         own = algorithm.init_client(params)
@@ -186,7 +187,7 @@ class Simulation:
             self.federation.tasks or self.federation,
             self.state.server,
             self._new_states if self.federation.tasks else self.client_states,
-            self._evaluation_key,
+            self.evaluation_key,
             self.round,
         )
 

@@ -124,7 +124,7 @@ class Result:
         sim = self._simulation
         index = _client_index(sim.federation, client)
         own = jax.tree.map(lambda rows: rows[0], sim.client_states(np.array([index])))
-        key = sim._evaluation_key
+        key = sim.evaluation_key
         return sim.algorithm.personalize(
             sim.problem.objective(),
             sim.algorithm.broadcast(self.server, key),

@@ -1,0 +1,70 @@
+import jax
+import numpy as np
+import pytest
+
+import headstart as hs
+from headstart.errors import UsageError
+from headstart.simulate import Evaluation, sweep, train
+from tests import toy
+
+SEEDS = (0, 3, 4)
+GRIDS = {
+    "per-fedavg": [hs.per_fedavg(inner_lr=0.2, outer_lr=lr, local_steps=2, batch_size=4) for lr in (0.1, 0.4)],
+    "moml-v2": [hs.MOMLv2(inner_lr=0.2, outer_lr=0.1, averaging=b, batch_size=4) for b in (0.3, 0.9)],
+}
+EVALUATION = Evaluation(every=2, steps=(0, 2))
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(("method", "devices"), [("per-fedavg", 1), ("moml-v2", 2)])
+def test_each_run_is_what_train_does(method, devices):
+    grid, federation = GRIDS[method], toy.federation(held_out=1)
+    done = sweep(
+        grid, toy.LOGISTIC, federation, seeds=SEEDS, rounds=5, cohort=2, evaluation=EVALUATION, devices=devices
+    )
+    for run, (point, seed) in enumerate((p, s) for p in range(2) for s in SEEDS):
+        alone = train(grid[point], toy.LOGISTIC, federation, rounds=5, cohort=2, seed=seed, evaluation=EVALUATION)
+        toy.assert_close(jax.tree.map(lambda leaf, run=run: leaf[run], done.server.params), alone.params, 1e-10)
+        np.testing.assert_allclose(done.loss[run], alone.history["loss"].to_numpy(), rtol=1e-10)
+        mine = done.table.filter(np.asarray(done.table["run"]) == run)
+        for name in alone.table.column_names:
+            expected, got = (t[name].to_numpy(zero_copy_only=False) for t in (alone.table, mine))
+            if name == "loss":
+                np.testing.assert_allclose(got, expected, rtol=1e-10)
+            else:
+                assert got.tolist() == expected.tolist()
+        last = np.asarray(mine["round"]) == 5
+        chosen = last & (np.asarray(mine["steps"]) == 2) & np.asarray(mine["held_out"])
+        score = done.scores("loss", steps=2, group="held-out")[point, SEEDS.index(seed)]
+        np.testing.assert_allclose(score, np.asarray(mine["loss"])[chosen].mean())
+
+
+def test_a_run_that_diverges_does_not_disturb_the_others():
+    def squares(params, batch):
+        return ((batch.x @ params["weight"] - batch.y) ** 2).mean()
+
+    problem = hs.CustomProblem(toy.start, squares)
+    done = sweep(
+        [hs.fedavg(outer_lr=lr, local_steps=5, batch_size=4) for lr in (0.01, 1e6)], problem, toy.federation(),
+        seeds=(0,), rounds=20, evaluation=Evaluation(every=10),
+    )  # fmt: skip
+    assert np.isfinite(done.loss[0]).all()
+    assert not np.isfinite(done.loss[1, -1])
+    last, best, curve = (done.scores("loss", 0, reduce=how) for how in ("last", "best", "curve"))
+    assert np.isfinite(last[0]).all()
+    assert best[1] <= curve[1, 0, 0]
+    assert curve.shape == (2, 1, 3)
+
+
+def test_tasks_that_are_grouped_are_judged_one_by_one():
+    federation = hs.data.sine(clients=6, held_out=2).grouped([[0, 1, 2], [3, 4, 5]])
+    problem = hs.Regression(hs.MLP(inputs=1, outputs=1, hidden=(4,)))
+    grid = [hs.local_bsgd(batch_size=3, tasks_per_client=3, tasks_per_step=2, outer_lr=lr) for lr in (0.01, 0.02)]
+    done = sweep(grid, problem, federation, seeds=(0, 1), rounds=2, evaluation=Evaluation(every=2, batch_size=5))
+    assert done.scores("loss", 1, group="held-out").shape == (2, 2)
+    assert len(done.table) == 4 * 2 * 2 * 8
+
+
+def test_algorithms_that_differ_in_shape_are_refused():
+    with pytest.raises(UsageError, match="differ in more than numbers"):
+        sweep([hs.fedavg(batch_size=2), hs.fedavg(batch_size=3)], toy.LOGISTIC, toy.federation(), seeds=(0,), rounds=1)

@@ -3,9 +3,10 @@
 import subprocess
 import sys
 
-NAMES = ("per_fedavg_round", "clients_scaling", "sine_iteration", "moml_iteration", "memory_store")
+WITH_DATA = ("per_fedavg_round", "clients_scaling", "sine_iteration", "moml_iteration")
+GENERATED = ("memory_store", "million_clients", "table_loading", "curvature_estimate")
 
-for name in NAMES:
+for name in (*WITH_DATA, *GENERATED):
     print(f"== {name}", flush=True)
-    options = sys.argv[1:] if name != "memory_store" else []
+    options = sys.argv[1:] if name in WITH_DATA else []
     subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], check=False)

@@ -1,4 +1,4 @@
-"""The `headstart` command: `run`, `algorithms`, `data`, `--version`."""
+"""The `headstart` command: `run`, `plan`, `algorithms`, `data`, `--version`."""
 
 import sys
 from pathlib import Path
@@ -111,6 +111,13 @@ def run(
     shots: Annotated[
         int | None, typer.Option(help="New clients adapt on so many samples of each class.", **IN_PANEL)
     ] = None,
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Take step sizes, local steps and batch sizes from theory: see `headstart plan`."),
+    ] = False,
+    epsilon: Annotated[
+        float | None, typer.Option(help="With --plan: what the mean squared gradient norm is to be at most.")
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Train, adapt to every client, and print the comparison.
@@ -121,9 +128,12 @@ def run(
 
     `headstart run my.toml --set train.rounds=1000 --seed 1 --out runs/mine` runs your own experiment.
 
+    `headstart run my.toml --plan --epsilon 0.1` plans it first, from constants estimated on its data.
+
     `headstart run --resume runs/mine` continues it, bit for bit, after Ctrl-C or a crash.
     """
     from headstart.cli.own_data import DataOptions
+    from headstart.cli.plan import PlanOptions
     from headstart.cli.run import resume_run, start_run
 
     about = {
@@ -133,8 +143,13 @@ def run(
     if data is None and any(value is not None for value in about.values()):
         first = next(name for name, value in about.items() if value is not None).replace("_", "-")
         raise UsageError(f"--{first} says something about data, but there is no --data.", "Name the data with --data.")
+    if epsilon is not None and not plan:
+        raise UsageError("--epsilon is what a plan is to reach, but there is no --plan.", "Add --plan.")
     if resume is not None:
-        given = (("EXPERIMENT", experiment), ("--set", settings), ("--seed", seed), ("--out", out), ("--data", data))
+        given = (
+            ("EXPERIMENT", experiment), ("--set", settings), ("--seed", seed), ("--out", out), ("--data", data),
+            ("--plan", plan),
+        )  # fmt: skip
         extra = [name for name, value in given if value]
         if extra:
             raise UsageError(
@@ -144,8 +159,49 @@ def run(
         code = resume_run(resume, console)
     else:
         options = None if data is None else DataOptions(data, **about)  # type: ignore[arg-type]
-        code = start_run(experiment, settings or [], seed, out, options, console)
+        planning = PlanOptions(epsilon) if plan else None
+        code = start_run(experiment, settings or [], seed, out, options, planning, console)
     raise typer.Exit(code)
+
+
+@app.command("plan")
+def plan_experiment(
+    experiment: Annotated[
+        Path | None, typer.Argument(help="A TOML file; left out, the default experiment on embedded data.")
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="What the mean squared gradient norm is to be at most; left out, a tenth of the initial."),
+    ] = None,
+    radius: Annotated[
+        float | None,
+        typer.Option(help="How far from the initial model constants are to hold; left out, a tenth of its norm."),
+    ] = None,
+    safety: Annotated[float, typer.Option(help="A factor on all constants, which are found from below.")] = 1.0,
+    clients: Annotated[int | None, typer.Option(help="On so many clients constants are estimated (4).")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, such as `--set algorithm.inner_lr=0.02`."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The seed of all randomness, instead of the file's.")] = None,
+    out: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything into this file.")] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Run Per-FedAvg as planned, and draw its gradient norm beside the bound into this PNG file."),
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="The rounds of that run; left out, the experiment's.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Plan step sizes, local steps, rounds and batch sizes by the papers' theorems, for every method they speak of.
+
+    `headstart plan my.toml --epsilon 0.1` estimates the constants of the experiment's losses and prints the plans.
+
+    `headstart plan my.toml --picture bound.png` also puts what is measured beside what is promised.
+    """
+    from headstart.cli.plan import PlanOptions, show_plan
+
+    options = PlanOptions(epsilon, radius, safety, clients)
+    show_plan(experiment, settings or [], seed, options, out, picture, rounds, console)
 
 
 @app.command()

@@ -1,6 +1,5 @@
 """`headstart run`: from a configuration to a recorded run and its comparison."""
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -9,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from types import FrameType
 
-import jax
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -17,8 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from headstart import simulate
 from headstart.cli.experiment import Experiment, read_experiment, with_settings
 from headstart.cli.own_data import DataOptions, fitted
+from headstart.cli.plan import PlanOptions, planned
+from headstart.cli.startup import prepare_jax
 from headstart.data import Federation
-from headstart.devices import use_cpu_devices
 from headstart.errors import UsageError
 from headstart.report import comparison_table, method_title, plot_run
 from headstart.simulate import RunDirectory, load_run, train
@@ -35,6 +34,7 @@ def start_run(
     seed: int | None,
     out: Path | None,
     data: DataOptions | None,
+    plan: PlanOptions | None,
     console: Console,
 ) -> int:
     """Check the configuration, open a new run directory, and run."""
@@ -46,10 +46,13 @@ def start_run(
         tables["seed"] = seed
     experiment = Experiment.from_tables(tables)
     out = out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
-    _prepare_jax(experiment)
+    prepare_jax(experiment)
     federation = experiment.federation()
     if data is not None:
-        experiment = Experiment.from_tables(fitted(tables, federation))
+        tables = fitted(tables, federation)
+        experiment = Experiment.from_tables(tables)
+    if plan is not None:
+        experiment = Experiment.from_tables(planned(tables, experiment, federation, plan, console))
     # Everything that can be wrong with the data or the settings is found before the folder is made.
     job = _Job(experiment, federation)
     _say_notes(federation, console)
@@ -61,7 +64,7 @@ def resume_run(path: Path, console: Console) -> int:
     """Continue a run as its record says."""
     with RunDirectory.open(path) as directory:
         experiment = Experiment.from_tables(directory.manifest["config"])
-        _prepare_jax(experiment)
+        prepare_jax(experiment)
         return _Job(experiment, experiment.federation()).run(directory, console)
 
 
@@ -134,23 +137,6 @@ def _say_notes(federation: Federation, console: Console) -> None:
     if federation.partition is not None:
         for note in federation.partition.notes:
             console.print(f"[dim]•[/] {escape(note)}")
-
-
-def _prepare_jax(experiment: Experiment) -> None:
-    """What must be settled before JAX starts: devices and precision; compiled programs are kept for next time."""
-    settings = experiment.train
-    if settings.backend == "sharded":
-        use_cpu_devices(settings.devices or len(os.sched_getaffinity(0)))
-    if settings.precision == "float64":
-        jax.config.update("jax_enable_x64", True)
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        cache = Path.home() / ".cache" / "headstart" / "xla"
-        try:
-            cache.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            return
-        jax.config.update("jax_compilation_cache_dir", str(cache))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 class _Stop:

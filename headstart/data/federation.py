@@ -64,10 +64,8 @@ class Federation:
         ``support`` is what a client adapts on when it is evaluated, its training rows unless given. The last
         ``held_out`` clients never train.
         """
-        parts = {
-            part: RowLists.from_lists(lists)
-            for part, lists in (("train", train), ("support", train if support is None else support), ("query", query))
-        }
+        parts = {"train": RowLists.from_lists(train), "query": RowLists.from_lists(query)}
+        parts["support"] = parts["train"] if support is None else RowLists.from_lists(support)
         total = len(train)
         checks.whole("the number of clients", total, 1)
         checks.whole("held_out", held_out, 0)
@@ -86,7 +84,8 @@ class Federation:
         if any(isinstance(leaf, np.memmap) for leaf in jax.tree.leaves(pool)):
             clients = MappedClients(pool, parts, transform)
         else:
-            index = {part: IndexLists.of(rows) for part, rows in parts.items()}
+            index = {part: IndexLists.of(rows) for part, rows in parts.items() if part != "support"}
+            index["support"] = index["train"] if parts["support"] is parts["train"] else IndexLists.of(parts["support"])
             clients = IndexedClients(jax.tree.map(jnp.asarray, pool), index, transform)
         federation = cls(
             clients=clients,

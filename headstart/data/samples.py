@@ -101,7 +101,7 @@ class Samples:
         Sorting rows by them shuffles the rows in a way that does not depend on the order in which they came.
         """
         words = np.frombuffer(f"{seed}/{purpose}".encode().ljust(64, b"\0")[:64], np.uint64)[None]
-        return _mixed(self.fingerprints, fingerprint(words)[0])
+        return _mixed(self.fingerprints, int(fingerprint(words)[0]))
 
     def shuffled(self, rows: np.ndarray, seed: int, purpose: str = "") -> np.ndarray:
         """Some rows in random order."""
@@ -170,14 +170,14 @@ def fingerprint(values: np.ndarray) -> np.ndarray:
     return result
 
 
-def _mixed(values: np.ndarray, also: np.uint64 = np.uint64(0)) -> np.ndarray:
+def _mixed(values: np.ndarray, also: int = 0) -> np.ndarray:
     """Every value, mixed after an exclusive or with one number."""
     result = np.empty(len(values), np.uint64)
 
     def mix_share(share: slice) -> None:
         for start in range(share.start, share.stop, 2**14):
             part = slice(start, min(start + 2**14, share.stop))
-            _mix(np.bitwise_xor(values[part], also, out=result[part]))
+            _mix(np.bitwise_xor(values[part], np.uint64(also), out=result[part]))
 
     in_blocks(mix_share, len(values), SHARE_ROWS)
     return result

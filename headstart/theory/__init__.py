@@ -19,6 +19,7 @@ its separate terms, so that a planner can see which one dominates:
 from headstart.theory import (
     complexity,
     compositional,
+    distance,
     local_memory,
     memory,
     multi_step,
@@ -26,18 +27,28 @@ from headstart.theory import (
     unbounded_memory,
 )
 from headstart.theory.constants import Constants
+from headstart.theory.planner import MethodPlan, PlannedRun, plan
+from headstart.theory.estimate import Ball, Effort, Estimate, Estimates, Hull, estimate_constants
 from headstart.theory.stationarity import EstimatorError, GradientBound, Schedule
 
 __all__ = [
+    "Ball",
     "Constants",
+    "Effort",
+    "Estimate",
+    "Estimates",
     "EstimatorError",
     "GradientBound",
+    "Hull",
     "Schedule",
     "complexity",
     "compositional",
+    "distance",
+    "estimate_constants",
     "local_memory",
     "memory",
     "multi_step",
     "per_fedavg",
+    "plan",
     "unbounded_memory",
 ]

@@ -161,6 +161,13 @@ def meta_composition(constants: Constants, inner_lr: float, batch: int = 1) -> C
     )
 
 
+def _check_composition(composition: CompositionConstants) -> None:
+    positive("outer_smoothness", composition.outer_smoothness)
+    positive("inner_jacobian", composition.inner_jacobian)
+    for name, value in composition._asdict().items():
+        at_least(name, value, 0)
+
+
 def _check(run: CompositionRun, initial_gap: float, needed_by: str) -> None:
     at_least("initial_gap", initial_gap, 0)
     positive("scale", run.scale)
@@ -177,6 +184,7 @@ def _check(run: CompositionRun, initial_gap: float, needed_by: str) -> None:
 
 def largest_outer_lr(composition: CompositionConstants, momentum: float, averaging: float) -> float:
     """The largest ``beta`` of ``average_gradient_bound``: ``1/(L_F sqrt(6/alpha^2 + 82/gamma^2))``."""
+    _check_composition(composition)
     positive("momentum", momentum)
     positive("averaging", averaging)
     return 1 / (composition.smoothness * math.sqrt(6 / momentum**2 + 82 / averaging**2))
@@ -184,6 +192,9 @@ def largest_outer_lr(composition: CompositionConstants, momentum: float, averagi
 
 def largest_local_steps(composition: CompositionConstants, outer_lr: float, scale: float) -> int:
     """The largest ``p`` of ``average_gradient_bound``: ``1/(16 L_F beta eta)``; 0 where ``beta eta`` is too large."""
+    _check_composition(composition)
+    positive("outer_lr", outer_lr)
+    positive("scale", scale)
     return math.floor(1 / (16 * composition.smoothness * outer_lr * scale) * (1 + 1e-12))
 
 
@@ -235,6 +246,7 @@ def average_gradient_bound(
 
 def printed_largest_outer_lr(composition: CompositionConstants, momentum: float, averaging: float) -> float:
     """Theorem 3.4: ``beta <= sqrt((1/8) / (C_g^4 L_f^2/gamma^2 + C_g^4 L_f^2/gamma + L_F^2/alpha^2))``."""
+    _check_composition(composition)
     positive("momentum", momentum)
     positive("averaging", averaging)
     memory = composition.inner_jacobian**4 * composition.outer_smoothness**2
@@ -243,6 +255,9 @@ def printed_largest_outer_lr(composition: CompositionConstants, momentum: float,
 
 def printed_largest_local_steps(composition: CompositionConstants, outer_lr: float, scale: float) -> int:
     """Theorem 3.4: ``p <= 1/(4 beta eta sqrt(6 C_f^2 L_g^2 + 16 C_g^4 L_f^2))``."""
+    _check_composition(composition)
+    positive("outer_lr", outer_lr)
+    positive("scale", scale)
     jacobian = (composition.outer_gradient * composition.inner_smoothness) ** 2
     memory = composition.inner_jacobian**4 * composition.outer_smoothness**2
     return math.floor(1 / (4 * outer_lr * scale * math.sqrt(6 * jacobian + 16 * memory)) * (1 + 1e-12))

@@ -27,7 +27,7 @@ from scipy.stats import wasserstein_distance
 from headstart.core import Batch, Size, Weighted, client_key
 from headstart.data import Federation, Part
 from headstart.errors import UsageError
-from headstart.theory.sampling import choose_clients, choose_size
+from headstart.theory.sampling import choose_clients, choose_size, in_memory
 
 __all__ = [
     "client_samples",
@@ -54,9 +54,10 @@ def client_samples(
     ids, _ = choose_clients(federation, clients, seed)
     size = choose_size(federation, batch_size)
     key = jax.random.key(seed)
+    data, places = in_memory(federation, part, ids)
     found = []
-    for client in ids:
-        batch = federation.clients.view(part, jnp.asarray(client)).sample(client_key(key, client), size)
+    for place in places:
+        batch = data.view(part, jnp.asarray(place)).sample(client_key(key, place), size)
         if isinstance(batch, Weighted):
             counted = np.asarray(batch.weight) > 0
             batch = jax.tree.map(lambda leaf, counted=counted: np.asarray(leaf)[counted], batch.samples)
@@ -114,8 +115,8 @@ def wasserstein(
     """The exact 1-Wasserstein distance of two sets of samples, one a row, in the Euclidean metric.
 
     Weights make samples unequally likely. Numbers are compared by their distribution functions, equally many
-    equally likely samples by an assignment, and others by a linear program, which the optional package POT solves about a
-    hundred times faster than SciPy (``pip install pot``); without it, keep to some 100,000 pairs.
+    equally likely samples by an assignment, and others by a linear program, which the optional package POT
+    (``pip install pot``) solves many times faster than SciPy; without it, keep to some 100,000 pairs.
 
     >>> wasserstein([[0.0, 0.0]], [[3.0, 4.0], [0.0, 0.0]])
     2.5

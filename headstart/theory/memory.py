@@ -232,7 +232,7 @@ def tracking_error(constants: Constants, inner_lr: float, run: Run) -> TrackingE
 
 
 def printed_tracking_error(constants: Constants, inner_lr: float, run: Run) -> TrackingError:
-    """Lemma 2 as printed; false for a cohort of more than one task, and for ``inner_lr > 1``."""
+    """Lemma 2 as printed; false for a cohort of more than one task, and not proved for ``inner_lr > 1``."""
     corrected = tracking_error(constants, inner_lr, run)
     start = run.clients * constants.gradient_noise**2 / (run.averaging * run.batch * run.iterations)
     return TrackingError(
@@ -271,19 +271,19 @@ def steps_for(
     """Theorem 14's ``eta ~ T^(-3/5)`` and ``beta ~ T^(-2/5)`` with the factors that make its bound smallest.
 
     The bound's leading terms are ``a / (eta T) + b eta^2 / beta^2 + c beta``, smallest at ``beta = (2 b eta^2 /
-    c)^(1/3)`` and ``eta = (3 a / (2 k T))^(3/5)`` with ``k = 3 (b c^2 / 4)^(1/3)``. The paper's own factors are those
-    for ``a = b = c``. Where plain MAML (``beta = 1``, ``eta ~ T^(-1/2)``) has the smaller bound, because adapted models
-    are exact enough or the run too short to average, it is that.
+    c)^(1/3)`` and ``eta = (3 a / (2 k T))^(3/5)`` with ``k = 3 (b c^2 / 4)^(1/3)``. The paper leaves the
+    factors at 1. Where plain MAML (``beta = 1``, ``eta ~ T^(-1/2)``) has the smaller bound, because adapted models are
+    exact enough or the run too short to average, it is that.
     """
+    positive("initial_gap", initial_gap)
     whole("iterations", iterations, 1)
     moment = gradient_second_moment(constants, inner_lr, batch)
     a, smoothness = 2 * initial_gap, meta_smoothness(constants, inner_lr)
     b = 128 * (constants.smoothness * clients / cohort) ** 2 * moment
     c = maml_floor(constants, inner_lr, batch)
-    # Where nothing is left to gain or nothing is random every step size is as good.
-    maml_lr = math.sqrt(a / (smoothness * moment * iterations)) if a and moment else 1 / smoothness
+    maml_lr = math.sqrt(a / (smoothness * moment * iterations)) if moment else 1 / smoothness
     choices = [Run(maml_lr, 1.0, iterations, clients, cohort, batch)]
-    if a and b and c:
+    if b and c:
         k = 3 * (b * c**2 / 4) ** (1 / 3)
         eta = (3 * a / (2 * k * iterations)) ** 0.6
         beta = (2 * b * eta**2 / c) ** (1 / 3)

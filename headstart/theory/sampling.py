@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from headstart.core import FULL, Size, check_size, checks
-from headstart.data import Federation
+from headstart.data import Clients, Federation, MappedClients, Part
 from headstart.errors import UsageError
 
-__all__ = ["DRAWS", "choose_clients", "choose_size"]
+__all__ = ["DRAWS", "choose_clients", "choose_size", "in_memory"]
 
 DRAWS = 1024
 """Samples that stand for a client's distribution where clients generate them."""
@@ -46,3 +46,11 @@ def choose_size(federation: Federation, batch_size: Size | None) -> Size:
         return DRAWS if federation.counts is None else FULL
     check_size("batch_size", batch_size)
     return batch_size
+
+
+def in_memory(federation: Federation, part: Part, ids: np.ndarray) -> tuple[Clients, np.ndarray]:
+    """Data of the chosen clients, brought from disk where it lies there, and each one's number within it."""
+    if isinstance(federation.clients, MappedClients):
+        clients, places = federation.clients.gather([part], ids, len(ids))
+        return clients, places.astype(np.int32)
+    return federation.clients, ids

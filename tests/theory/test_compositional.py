@@ -201,5 +201,7 @@ def test_conditions_are_named():
     ):
         with pytest.raises(UsageError, match=condition):
             compositional.average_gradient_bound(composition, 1.0, changed)
+    with pytest.raises(UsageError, match="outer_smoothness = 0"):
+        compositional.largest_outer_lr(composition._replace(outer_smoothness=0.0), 1.0, 1.0)
     with pytest.raises(UsageError, match="memory_dissimilarity"):
         compositional.iterations_for(composition._replace(inner_dissimilarity=1.0), 1.0, 0.1, clients=4)

@@ -108,3 +108,11 @@ def test_clients_of_unequal_sizes_lose_their_filling():
 def test_mistakes(call, message):
     with pytest.raises(hs.UsageError, match=message):
         call()
+
+
+def test_clients_on_disk(tmp_path):
+    pool = np.memmap(tmp_path / "pool", np.float32, "w+", shape=(6, 1))
+    pool[:] = np.arange(6)[:, None]
+    rows = [np.array([0]), np.array([1, 2]), np.array([3, 4, 5])]
+    federation = hs.Federation.from_arrays(pool, rows, rows)
+    assert [list(samples[:, 0]) for samples in client_samples(federation, clients=[2, 0])] == [[3, 4, 5], [0]]

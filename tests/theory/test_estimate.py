@@ -49,7 +49,7 @@ def test_all_constants_of_known_problems(seed):
 
 
 def test_suprema_on_the_edge_of_a_ball():
-    """``w' A w / 2 + c (a'w)^3 / 6``: L and B are attained on the edge along ``a``, rho is ``c`` everywhere."""
+    """``w' A w / 2 + c (a'w)^3 / 6``: L and B are attained on the edge along ``a``."""
     a = jnp.asarray([0.6, 0.8])
     radius, stiff, weak, cubic = 2.0, 3.0, 1.0, 0.5
 
@@ -60,11 +60,10 @@ def test_suprema_on_the_edge_of_a_ball():
     problem = hs.CustomProblem(init_fn=lambda key: jnp.zeros(2), loss_fn=loss)
     rows = [np.array([0]), np.array([1])]
     federation = hs.Federation.from_arrays(np.float32([1.0, 2.0]), rows, rows)
-    effort = Effort(starts=3, steps=8, products=2)
-    found = estimate_constants(problem, federation, Ball(jnp.zeros(2), radius), names=sorted(SUPREMA), effort=effort)
+    effort, names = Effort(starts=3, steps=8, products=2), ["smoothness", "gradient_bound"]
+    found = estimate_constants(problem, federation, Ball(jnp.zeros(2), radius), names=names, effort=effort)
     truth = {
         "smoothness": 2 * (stiff + cubic * radius),
-        "hessian_lipschitz": 2 * cubic,
         "gradient_bound": 2 * (stiff * radius + cubic * radius**2 / 2),
     }
     for name, value in truth.items():
@@ -74,68 +73,39 @@ def test_suprema_on_the_edge_of_a_ball():
     assert along["smoothness"].value == pytest.approx(2 * stiff, rel=0.01)  # the cubic part softens the negative side
 
 
-@pytest.fixture(scope="module")
-def at_a_point():
-    """All constants of the unequal toy clients in a ball of radius 0, and all their losses' dense derivatives there."""
+def test_unequal_clients_against_dense_derivatives():
     found = estimate_constants(
         toy.LOGISTIC,
         toy.federation(),
         Ball(toy.start(), 0.0),
+        names=["hessian_noise", "hessian_lipschitz", "gradient_dissimilarity"],
         effort=Effort(starts=2, climbs=1, steps=4, products=4, samples=None),
     )
-    w = jnp.concatenate([toy.start()["bias"][None], toy.start()["weight"]])
+    w = jnp.asarray(toy.flat(toy.start()))
 
     def loss(w, x, y):
-        return jax.nn.softplus(-y * (x @ w[1:] + w[0]))
+        return jax.nn.softplus(-y * (x @ w[:-1] + w[-1]))
 
-    def derivatives(function):
-        return [
-            np.stack([function(w, np.float32(x), np.float32(y)) for x, y in zip(*train, strict=True)])
-            for train, _ in toy.client_arrays()
-        ]
+    def each_sample(derivative):
+        each = jax.jit(jax.vmap(derivative(loss), (None, 0, 0)))
+        return [np.asarray(each(w, *train)) for train, _ in toy.client_arrays()]
 
-    gradient = jax.grad(loss)
-    return (
-        found,
-        derivatives(gradient),
-        derivatives(jax.jit(jax.hessian(loss))),
-        derivatives(jax.jit(jax.jacfwd(jax.hessian(loss)))),
-    )
+    gradients = np.stack([g.mean(0) for g in each_sample(jax.grad)])
+    spread = np.sqrt(np.mean(np.sum((gradients - gradients.mean(0)) ** 2, axis=1)))
+    assert found["gradient_dissimilarity"].value == pytest.approx(spread, rel=1e-3)
 
+    bends = [np.linalg.norm(h - h.mean(0), 2, axis=(1, 2)) for h in each_sample(jax.hessian)]
+    noise = np.sqrt(max(np.mean(bend**2) for bend in bends))
+    assert found["hessian_noise"].value == pytest.approx(noise, rel=1e-3)
+    assert found["hessian_noise"].standard_error < 1e-3 * noise  # all samples were looked at
 
-def norm(matrices):
-    return np.abs(np.linalg.eigvalsh(matrices)).max(axis=-1)
-
-
-def test_against_dense_derivatives(at_a_point):
-    found, gradients, hessians, _ = at_a_point
-    mean_gradients = np.stack([g.mean(0) for g in gradients])
-    mean_hessians = np.stack([h.mean(0) for h in hessians])
-    strays = [np.linalg.norm(g - g.mean(0), axis=1) for g in gradients]
-    bends = [norm(h - h.mean(0)) for h in hessians]
-    truth = {
-        "smoothness": norm(mean_hessians).max(),
-        "gradient_bound": np.linalg.norm(mean_gradients, axis=1).max(),
-        "gradient_noise": np.sqrt(max(np.mean(s**2) for s in strays)),
-        "hessian_noise": np.sqrt(max(np.mean(s**2) for s in bends)),
-        "gradient_dissimilarity": np.sqrt(np.mean(np.sum((mean_gradients - mean_gradients.mean(0)) ** 2, axis=1))),
-        "hessian_dissimilarity": np.sqrt(np.mean(norm(mean_hessians - mean_hessians.mean(0)) ** 2)),
-        "gradient_fourth_moment": max(np.mean(s**4) for s in strays),
-        "hessian_fourth_moment": max(np.mean(s**4) for s in bends),
-    }
-    for name, value in truth.items():
-        assert found[name].value == pytest.approx(value, rel=1e-3), name
-        assert found[name].standard_error < 1e-3 * value  # nothing was sampled
-
-
-def test_third_derivative_against_many_directions(at_a_point):
-    found, _, _, thirds = at_a_point
     directions = np.random.default_rng(0).normal(size=(20_000, 4))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    thirds = [third.mean(0) for third in each_sample(lambda f: jax.jacfwd(jax.hessian(f)))]
     # The norm of a symmetric trilinear form is attained with all three vectors equal.
-    values = [np.abs(np.einsum("abc,sa,sb,sc->s", t.mean(0), *[directions] * 3, optimize=True)).max() for t in thirds]
-    assert max(values) <= found["hessian_lipschitz"].value * 1.0001
-    assert found["hessian_lipschitz"].value <= max(values) * 1.05
+    seen = max(np.abs(np.einsum("abc,sa,sb,sc->s", t, *[directions] * 3, optimize=True)).max() for t in thirds)
+    assert seen <= found["hessian_lipschitz"].value * 1.0001
+    assert found["hessian_lipschitz"].value <= seen * 1.05
 
 
 def test_samples_of_a_distribution_and_their_standard_errors():
@@ -183,7 +153,7 @@ def test_a_sample_of_clients_stands_for_all():
         )
         return found["gradient_dissimilarity"]
 
-    some = [estimate(6, seed) for seed in range(100)]
+    some = [estimate(6, seed) for seed in range(60)]
     variance = centers.var()
     assert np.mean([e.value**2 for e in some]) == pytest.approx(variance, rel=0.15)
     assert estimate(None).value == pytest.approx(np.sqrt(variance), rel=1e-4)
@@ -217,7 +187,7 @@ REGION = Ball(toy.start(), 0.1)
         ({"batch_size": 0}, "batch_size"),
         (
             {
-                "problem": hs.CustomProblem(toy.start, lambda p, b: jnp.log(jnp.sum(p["weight"]) - 9)),
+                "problem": hs.CustomProblem(toy.start, lambda p, b: jnp.sqrt(jnp.sum(p["weight"]) - 9)),
                 "names": ["gradient_bound"],
             },
             "gradient_bound of client 0 is not finite",

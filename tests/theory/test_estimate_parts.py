@@ -1,5 +1,7 @@
 """The parts of the estimators: Lanczos and regions."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,9 +14,14 @@ from headstart.theory.estimate import Ball, Effort, Hull
 from headstart.theory.estimate.lanczos import top_eigenvector
 
 
+@partial(jax.jit, static_argnames="products")
+def top(matrix, start, products):
+    return top_eigenvector(lambda u: matrix @ u, start, products)
+
+
 def rayleigh(matrix, products, seed=0):
     start = jax.random.normal(jax.random.key(seed), (len(matrix),))
-    v = top_eigenvector(lambda u: jnp.asarray(matrix, jnp.float32) @ u, start, products)
+    v = top(jnp.asarray(matrix, jnp.float32), start, products)
     assert float(jnp.linalg.norm(v)) == pytest.approx(1, abs=1e-5)
     return float(v @ matrix @ v)
 
@@ -53,7 +60,7 @@ def test_a_ball_is_never_left():
     assert np.linalg.norm(far - CENTER) == pytest.approx(0.5, abs=1e-5)
     assert far[0] > 1.45  # nearly the farthest point in that direction
     near = ball.move(jnp.asarray(CENTER), jnp.asarray([0.0, 2.0, 0.0]), jnp.asarray(0.01))
-    np.testing.assert_allclose(near, CENTER + [0, 0.02, 0], atol=1e-6)
+    np.testing.assert_allclose(near, CENTER + np.array([0, 0.02, 0]), atol=1e-6)
     np.testing.assert_allclose(ball.move(near, 0 * near, jnp.asarray(1.0)), near, atol=1e-6)
 
 

@@ -332,9 +332,9 @@ def _ordered_dictionary(chunks: list[pa.Array], source: Source, column: str) -> 
         raise UsageError(
             f"{source.place(first)} has no value in column {column!r}.", "Fill it in: rows are kept together by it."
         )
-    codes = np.concatenate([chunk.indices.to_numpy() for chunk in joined.chunks])
     there = np.zeros(len(dictionary), bool)
-    there[codes] = True
+    for chunk in joined.chunks:
+        there[chunk.indices.to_numpy()] = True
     used = np.flatnonzero(there)
     values = dictionary.take(pa.array(used))
     try:
@@ -344,7 +344,11 @@ def _ordered_dictionary(chunks: list[pa.Array], source: Source, column: str) -> 
         order = pc.sort_indices(values).to_numpy()
     place = np.full(len(dictionary), -1, np.int32)
     place[used[order]] = np.arange(len(order), dtype=np.int32)
-    return pa.DictionaryArray.from_arrays(pa.array(np.take(place, codes)), values.take(pa.array(order)))
+    codes, start = np.empty(len(joined), np.int32), 0
+    for chunk in joined.chunks:
+        np.take(place, chunk.indices.to_numpy(), out=codes[start : start + len(chunk)], mode="clip")
+        start += len(chunk)
+    return pa.DictionaryArray.from_arrays(pa.array(codes), values.take(pa.array(order)))
 
 
 def _texts(values: pa.Array) -> pa.Array:

@@ -17,8 +17,11 @@ __all__ = ["memory_needed"]
 ROW_BYTES = 110
 """What a row takes besides its features while rows are dealt out: numbers, fingerprints, keys and places in orders."""
 
-CSV_FACTOR = 3.0
-"""What reading a CSV file takes, for every byte of it."""
+CSV_FACTOR = 1.3
+"""What reading a CSV file takes for every byte of it, besides the table that it becomes."""
+
+CSV_ROW_BYTES = 80
+"""What reading a row of a CSV file takes besides its features."""
 
 GZIP_FACTOR = 4.0
 """How much larger a CSV file is than its compressed form, as a rule."""
@@ -58,7 +61,8 @@ def _file_bytes(file: Path, features: Sequence[str] | None, others: int) -> int:
             rows = pyarrow.parquet.read_metadata(file).num_rows
         return rows * (4 * columns + ROW_BYTES)
     size = file.stat().st_size * (GZIP_FACTOR if ending(file).endswith(".gz") else 1)
-    return int(max(CSV_FACTOR * size, size / _line_bytes(file) * (4 * columns + ROW_BYTES)))
+    rows = size / _line_bytes(file)
+    return int(rows * max(4 * columns + ROW_BYTES, 8 * columns + CSV_ROW_BYTES + CSV_FACTOR * size / rows))
 
 
 def _npz_rows(file: Path) -> int:

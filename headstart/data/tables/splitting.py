@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headstart.data.partitions import Natural, Partition
 from headstart.data.samples import Samples
@@ -18,6 +20,7 @@ def deal_out(
     samples: Samples, client: str, choices: Choices, encoding: Encoding | None = None, notes: tuple[str, ...] = ()
 ) -> Partition:
     """Split every client's rows, hold clients out, and fit the encoding on what is left for training."""
+    _check_names(samples, client)
     natural = Natural(
         client,
         test_share=choices.test_share,
@@ -43,6 +46,22 @@ def deal_out(
             standardize_by_client(encoding, partition)
         samples = replace(samples, transform=encoding, features=encoding.features)
     return replace(partition, samples=samples, notes=notes)
+
+
+def _check_names(samples: Samples, client: str) -> None:
+    """Refuse names of clients that differ in blanks around them only."""
+    whose = samples.column(client)
+    if isinstance(whose, np.ndarray) or not pa.types.is_string(whose.dictionary.type):
+        return
+    trimmed = pc.utf8_trim_whitespace(whose.dictionary)
+    if len(pc.unique(trimmed)) < len(trimmed):
+        names = trimmed.to_pylist()
+        twice = next(name for name in names if names.count(name) > 1)
+        spelt = [whole for whole, name in zip(whose.dictionary.to_pylist(), names, strict=True) if name == twice]
+        raise UsageError(
+            f"{samples.name}: column {client!r} spells one client {' and '.join(map(repr, spelt))}.",
+            "Write the name in one way.",
+        )
 
 
 def _unseen_labels(partition: Partition, allowed: bool) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from headstart.theory.estimate.landscape import Effort, Peak, Quantity, climb
 from headstart.theory.estimate.losses import ClientLosses
 from headstart.theory.estimate.noise import GradientNoise, HessianNoise
 from headstart.theory.estimate.region import Region
-from headstart.theory.sampling import choose_clients, choose_size
+from headstart.theory.sampling import choose_clients, choose_size, in_memory
 
 __all__ = ["Estimate", "Estimates", "estimate_constants"]
 
@@ -120,16 +120,22 @@ def estimate_constants(
         )
     ids, population = choose_clients(federation, clients, seed)
     size = choose_size(federation, batch_size)
+    data, places = in_memory(federation, part, ids)
+    numbers = dict(zip(places.tolist(), ids.tolist(), strict=True))
     start_key, data_key, search_key = jax.random.split(jax.random.key(seed), 3)
     search = _Search(
-        ClientLosses(problem, federation.clients, region.example, data_key, part, size),
+        ClientLosses(problem, data, region.example, data_key, part, size),
         region,
         region.starts(effort.starts, start_key),
-        ids,
+        places,
+        {place: federation.name(number) for place, number in numbers.items()},
         effort,
         search_key,
     )
     drawn = size != FULL
+    counts = None
+    if not drawn and federation.counts is not None:
+        counts = {place: int(federation.counts[part][number]) for place, number in numbers.items()}
     quantities: dict[str, Quantity] = {
         "smoothness": HessianNorm(effort.products),
         "hessian_lipschitz": ThirdDerivativeNorm(effort.products),
@@ -148,7 +154,7 @@ def estimate_constants(
         if isinstance(quantity, GradientDissimilarity | HessianDissimilarity):
             found[name] = search.over_clients(name, quantity, population)
         elif isinstance(quantity, GradientNoise | HessianNoise):
-            found[name] = search.over_samples(name, quantity, root, None if drawn else _counts(federation, part))
+            found[name] = search.over_samples(name, quantity, root, counts)
         else:
             found[name] = search.supremum(name, quantity)
     return Estimates(found)
@@ -161,7 +167,8 @@ class _Search:
     losses: ClientLosses
     region: Region
     starts: jax.Array
-    ids: np.ndarray
+    places: np.ndarray
+    names: Mapping[int, str]
     effort: Effort
     key: jax.Array
 
@@ -172,28 +179,28 @@ class _Search:
         return Estimate(
             best.height**0.5,
             spread,
-            len(self.ids) * len(peaks),
-            f"largest over {_count(len(self.ids), 'client')} of {len(peaks)} searches; a lower bound",
+            len(self.places) * len(peaks),
+            f"largest over {_count(len(self.places), 'client')} of {len(peaks)} searches; a lower bound",
         )
 
-    def over_samples(self, name: str, quantity: Quantity, root: int, counts: np.ndarray | None) -> Estimate:
+    def over_samples(self, name: str, quantity: Quantity, root: int, counts: Mapping[int, int] | None) -> Estimate:
         """The largest mean over a client's samples, over clients and points."""
         peaks = self._client_peaks(name, quantity)
         best, spread = _largest(peaks, root)
         used = int(np.sum(best.weights > 0))
-        error = _error_of_mean(best, None if counts is None else int(counts[best.place]))
+        error = _error_of_mean(best, None if counts is None else counts[best.place])
         return Estimate(
             best.height ** (1 / root),
             float(np.hypot(spread, _through_root(error, best.height, root))),
             used,
-            f"mean over {used} samples of client {best.place}, the largest over {_count(len(self.ids), 'client')} of "
-            f"{len(peaks)} searches",
+            f"mean over {used} samples of client {self.names[best.place]}, the largest over "
+            f"{_count(len(self.places), 'client')} of {len(peaks)} searches",
         )
 
     def over_clients(self, name: str, quantity: Quantity, population: int) -> Estimate:
         """The largest mean over clients, over points."""
         peaks = [
-            self._climb(name, quantity, self.ids, number, self.effort.steps if self.effort.climbs else 0)
+            self._climb(name, quantity, self.places, number, self.effort.steps if self.effort.climbs else 0)
             for number in range(len(self.starts))
         ]
         best, spread = _largest(peaks, root=2)
@@ -201,18 +208,18 @@ class _Search:
         return Estimate(
             best.height**0.5,
             float(np.hypot(spread, _through_root(error, best.height, 2))),
-            len(self.ids),
-            f"mean over {_count(len(self.ids), 'client')} of {population}, the largest of {len(peaks)} searches",
+            len(self.places),
+            f"mean over {_count(len(self.places), 'client')} of {population}, the largest of {len(peaks)} searches",
         )
 
     def _client_peaks(self, name: str, quantity: Quantity) -> list["_Found"]:
         """From each start the highest peak: all clients are looked at, and the most promising climbed."""
         highest = []
         for number in range(len(self.starts)):
-            looks = [self._climb(name, quantity, client, number, 0) for client in self.ids]
+            looks = [self._climb(name, quantity, client, number, 0) for client in self.places]
             looks.sort(key=lambda found: -found.height)
             climbed = [
-                self._climb(name, quantity, np.int32(look.place), number, self.effort.steps)
+                self._climb(name, quantity, np.asarray(look.place, np.int32), number, self.effort.steps)
                 for look in looks[: self.effort.climbs]
             ]
             highest.append(max([*looks, *climbed], key=lambda found: found.height))
@@ -223,7 +230,7 @@ class _Search:
         peak = climb(quantity, self.losses, self.region, jnp.asarray(place), self.starts[number], steps, key)
         found = _Found.of(peak, place)
         if not np.isfinite(found.height):
-            where = "of the clients" if np.ndim(place) else f"of client {place}"
+            where = "of the clients" if np.ndim(place) else f"of client {self.names[int(place)]}"
             raise UsageError(
                 f"The {name} {where} is not finite at a point of the region.",
                 "Take a smaller region, or a loss that is finite there with its derivatives.",
@@ -244,11 +251,6 @@ class _Found:
     def of(cls, peak: Peak, place: np.ndarray) -> "_Found":
         terms, weights = np.asarray(peak.terms, np.float64), np.asarray(peak.weights, np.float64)
         return cls(float(peak.height), terms, weights, -1 if np.ndim(place) else int(place))
-
-
-def _counts(federation: Federation, part: Part) -> np.ndarray:
-    assert federation.counts is not None
-    return federation.counts[part]
 
 
 BOOTSTRAPS = 500

@@ -82,6 +82,10 @@ def test_a_client_with_one_sample():
     refused("'loner'.*1 samples.*min_samples = 2", changed("person", 3, "loner"))
 
 
+def test_a_client_in_two_spellings():
+    refused("column 'person' spells one client 'p3' and 'p3 '", changed("person", 3, "p3 "))
+
+
 def test_labels_unseen_in_training():
     data = people()
     away = open_with(data).names[-1]

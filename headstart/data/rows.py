@@ -49,6 +49,30 @@ class RowLists(Sequence[np.ndarray]):
         offsets = np.arange(starts[-1]) - np.repeat(starts[:-1], counts)
         return RowLists(self.rows[np.repeat(self.starts[clients], counts) + offsets], starts)
 
+    def divided(self, mask: np.ndarray) -> tuple["RowLists", "RowLists"]:
+        """Every client's rows where the mask (one value a row, in order) is true, and its other rows.
+
+        >>> these, others = RowLists.from_lists([[4, 2, 9], [7]]).divided(np.array([True, False, True, False]))
+        >>> these[0].tolist(), others[0].tolist(), others[1].tolist()
+        ([4, 9], [2], [7])
+        """
+        filled = np.flatnonzero(self.counts)
+        counts = np.zeros(len(self), np.int64)
+        if filled.size:
+            counts[filled] = np.add.reduceat(mask, self.starts[filled], dtype=np.int64)
+        return (
+            RowLists(self.rows[mask], starts_of(counts)),
+            RowLists(self.rows[~mask], starts_of(self.counts - counts)),
+        )
+
+    def moved_last(self, clients: np.ndarray) -> "RowLists":
+        """The same with some clients (increasing numbers) behind all others."""
+        last = np.zeros(len(self), bool)
+        last[clients] = True
+        rows = np.repeat(last, self.counts)
+        counts = np.concatenate([self.counts[~last], self.counts[last]])
+        return RowLists(np.concatenate([self.rows[~rows], self.rows[rows]]), starts_of(counts))
+
     def __len__(self) -> int:
         return len(self.starts) - 1
 

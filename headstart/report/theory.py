@@ -28,6 +28,13 @@ SYMBOLS = {
     "hessian_fourth_moment": "κ_H",
 }
 
+BATCHES = {
+    "batch_size": "outer",
+    "inner_batch_size": "inner",
+    "curvature_batch_size": "curv.",
+    "memory_batch_size": "restart",
+}
+
 
 def estimates_table(estimates: Estimates) -> Table:
     """Every constant with its standard error, what it is a mean or maximum over, and how it was found."""
@@ -45,11 +52,11 @@ def estimates_table(estimates: Estimates) -> Table:
 
 def plans_table(plans: Mapping[str, MethodPlan]) -> Table:
     """For every method the settings that reach epsilon; largest safe step sizes in brackets."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Plans", title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, title="Plans", title_justify="left")
     table.add_column("method", no_wrap=True)
-    for heading in ("inner lr\n(largest)", "outer lr\n(largest)", "local\nsteps", "rounds", "cohort"):
+    for heading in ("inner lr\n(most)", "outer lr\n(most)", "local\nsteps", "rounds", "co-\nhort"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("samples\nof a batch", no_wrap=True)
+    table.add_column("samples of\na batch", no_wrap=True)
     table.add_column("samples\nin all", justify="right", no_wrap=True)
     for plan in plans.values():
         largest = "any" if plan.largest_inner_lr is None else _short(plan.largest_inner_lr)
@@ -129,8 +136,8 @@ def _count(value: int) -> str:
 
 
 def _batches(run: PlannedRun) -> str:
-    sizes = {name.removesuffix("batch_size").rstrip("_") or "outer": size for name, size in run.batches.items()}
-    if len(set(sizes.values())) == 1 and "memory" not in sizes:
+    sizes = {BATCHES[name]: size for name, size in run.batches.items()}
+    if len(set(sizes.values())) == 1 and "restart" not in sizes:
         return f"{next(iter(sizes.values()))} each"
     return "\n".join(f"{name} {size}" for name, size in sizes.items())
 

@@ -25,3 +25,24 @@ def test_by_owner_keeps_the_order_of_rows(owner):
 def test_there_is_no_client_beyond_the_last():
     with pytest.raises(IndexError):
         RowLists.from_lists([[1]])[1]
+
+
+@given(st.lists(st.lists(st.integers(0, 99)), min_size=1, max_size=8), st.data())
+def test_clients_moved_last_keep_their_lists(lists, data):
+    last = sorted(data.draw(st.sets(st.integers(0, len(lists) - 1))))
+    moved = RowLists.from_lists(lists).moved_last(np.array(last, int))
+    order = [i for i in range(len(lists)) if i not in last] + last
+    assert [part.tolist() for part in moved] == [lists[i] for i in order]
+
+
+@given(st.lists(st.lists(st.integers(0, 99)), min_size=1, max_size=8), st.data())
+def test_dividing_splits_every_client(lists, data):
+    rows = RowLists.from_lists(lists)
+    mask = np.array([data.draw(st.booleans()) for _ in rows.rows], bool)
+    halves = rows.divided(mask)
+    parts = iter(mask)
+    chosen = [[next(parts) for _ in part] for part in lists]
+    for half, wanted in zip(halves, (True, False), strict=True):
+        pairs = [list(zip(part, which, strict=True)) for part, which in zip(lists, chosen, strict=True)]
+        expected = [[row for row, c in part if c == wanted] for part in pairs]
+        assert [part.tolist() for part in half] == expected

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headstart.data.blocks import in_blocks
 from headstart.data.rows import RowLists, starts_of
 from headstart.data.samples import Samples, fingerprint
 from headstart.errors import UsageError
@@ -118,23 +119,43 @@ def _sorted_by_packed(groups: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray,
     group_bits = int(groups.max(initial=0)).bit_length()
     row_bits = max(len(keys) - 1, 0).bit_length()
     key_bits = max(64 - group_bits - row_bits, 1)
-    packed = groups.astype(np.uint64)
-    packed <<= np.uint64(key_bits)
-    packed |= keys >> np.uint64(64 - key_bits)
-    packed <<= np.uint64(row_bits)
-    packed |= np.arange(len(keys), dtype=np.uint64)
+    packed = np.empty(len(keys), np.uint64)
+
+    def pack(part: slice) -> None:
+        block = groups[part].astype(np.uint64)
+        block <<= np.uint64(key_bits)
+        block |= keys[part] >> np.uint64(64 - key_bits)
+        block <<= np.uint64(row_bits)
+        block |= np.arange(part.start, part.stop, dtype=np.uint64)
+        packed[part] = block
+
+    in_blocks(pack, len(keys), BLOCK_ROWS)
     packed.sort()
-    order = (packed & np.uint64(2**row_bits - 1)).astype(np.int64)
-    packed >>= np.uint64(row_bits)
-    same = packed[1:] == packed[:-1]
+    same = np.empty(max(len(keys) - 1, 0), bool)
+    order = np.empty(len(keys), np.int64)
+
+    def unpack(part: slice) -> None:
+        block = packed[part.start : part.stop + 1]
+        np.bitwise_and(block[: part.stop - part.start], np.uint64(2**row_bits - 1), out=order[part].view(np.uint64))
+        shared = block >> np.uint64(row_bits)
+        same[part] = shared[1:] == shared[:-1]
+
+    in_blocks(unpack, len(keys), BLOCK_ROWS)
     return _settled(order, same, keys), same
+
+
+BLOCK_ROWS = 2**16
+"""What a processor's cache holds of a few long arrays."""
 
 
 def _settled(order: np.ndarray, same: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """The order with every run of tied neighbours sorted by key."""
-    if same.any():
-        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
-        run = np.cumsum(np.append(True, ~same))[tied]
+    first = np.flatnonzero(same)
+    if first.size:
+        # A run of ties is a run of consecutive numbers here, and its members are they and the one after the last.
+        ends = np.flatnonzero(np.append(first[1:] != first[:-1] + 1, True))
+        tied = np.insert(first, ends + 1, first[ends] + 1)
+        run = np.insert(np.repeat(ends, np.diff(ends, prepend=-1)), ends + 1, ends)
         order[tied] = order[tied][np.lexsort((keys[order[tied]], run))]
     return order
 

@@ -27,9 +27,14 @@ __all__ = ["Natural"]
 class _Owned(NamedTuple):
     """Some rows, whose they are, and how many each client has."""
 
-    rows: np.ndarray
+    rows: np.ndarray | None
+    """``None`` for all of them."""
     owner: np.ndarray
     counts: np.ndarray
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """The values of these rows."""
+        return values if self.rows is None else values[self.rows]
 
 
 @dataclass(frozen=True)
@@ -73,17 +78,16 @@ class Natural(Partitioner):
             raise UsageError(f"{samples.name} has no samples.", "Give it some.")
         groups, group_clients = self._groups(samples, owner)
         names, owned, notes = self._without_small(samples, names, owner, group_clients)
-        keys = samples.keys(seed, "natural")[owned.rows]
+        keys = owned.of(samples.keys(seed, "natural"))
         if self.group is not None:
             chosen = self._test_groups(groups, group_clients, _strata(samples), seed)
-            order, is_test = _marked(owned, keys, chosen[groups[owned.rows]])
+            order, is_test = _marked(owned, keys, chosen[owned.of(groups)])
         elif self.test_share == "own":
-            order, is_test = _marked(owned, keys, _own_test(samples)[owned.rows])
+            order, is_test = _marked(owned, keys, owned.of(_own_test(samples)))
         else:
             order, is_test = self._counted_off(samples, owned, keys)
-        rows, counts = owned.rows[order], owned.counts
-        tests = np.bincount(np.repeat(np.arange(len(names)), counts)[is_test], minlength=len(names))
-        train, query = RowLists(rows[~is_test], starts_of(counts - tests)), RowLists(rows[is_test], starts_of(tests))
+        rows = order if owned.rows is None else owned.rows[order]
+        query, train = RowLists(rows, starts_of(owned.counts)).divided(is_test)
         share = len(query.rows) / len(rows)
         if self.test_share != "own" and abs(share - self.test_share) > 0.05:
             notes.append(
@@ -96,14 +100,16 @@ class Natural(Partitioner):
         """An order of the rows by client, and which of them are for tests: the first at random, or the last in time."""
         assert self.test_share != "own"
         tests = np.clip(np.rint(self.test_share * owned.counts), 1, owned.counts - 1).astype(np.int64)
-        rank = np.arange(len(owned.rows)) - np.repeat(starts_of(owned.counts)[:-1], owned.counts)
         if self.order is None:
-            return shuffled_within(owned.owner, keys), rank < np.repeat(tests, owned.counts)
+            # Alternately the tests of a client and its other rows.
+            lengths = np.stack([tests, owned.counts - tests], axis=1).ravel()
+            return shuffled_within(owned.owner, keys), np.repeat(np.tile([True, False], len(tests)), lengths)
         when = samples.column(self.order)
         if not isinstance(when, np.ndarray) or when.dtype.kind not in "iufM" or np.isnan(when).any():
             _, when = factorized(when, f"{samples.name}: column {self.order}")
-        order = sorted_within(owned.owner, when[owned.rows], keys)
-        return order, rank >= np.repeat(owned.counts - tests, owned.counts)
+        lengths = np.stack([owned.counts - tests, tests], axis=1).ravel()
+        order = sorted_within(owned.owner, owned.of(when), keys)
+        return order, np.repeat(np.tile([False, True], len(tests)), lengths)
 
     def _groups(self, samples: Samples, owner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Each row's group and each group's client. Equal values at two clients are two groups."""
@@ -129,7 +135,7 @@ class Natural(Partitioner):
             wrong.append((tests == counts, lambda i: f"all of its {counts[i]} samples in the test set"))
         small = np.logical_or.reduce([mask for mask, _ in wrong])
         if not small.any():
-            return names, _Owned(np.arange(len(owner)), owner, counts), []
+            return names, _Owned(None, owner, counts), []
         first = int(np.flatnonzero(small)[0])
         reason = next(words(first) for mask, words in wrong if mask[first])
         others = f"{int(small.sum())} of {len(names)} clients are too small"

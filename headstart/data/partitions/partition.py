@@ -52,9 +52,9 @@ class Partition:
         order = np.concatenate([np.setdiff1d(np.arange(total), away), away])
         return replace(
             self,
-            train=self.train.chosen(order),
-            query=self.query.chosen(order),
-            support=None if self.support is None else self.support.chosen(order),
+            train=self.train.moved_last(away),
+            query=self.query.moved_last(away),
+            support=None if self.support is None else self.support.moved_last(away),
             names=None if self.names is None else [self.names[i] for i in order],
             held_out=held_out,
         )

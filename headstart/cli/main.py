@@ -133,7 +133,6 @@ def run(
     `headstart run --resume runs/mine` continues it, bit for bit, after Ctrl-C or a crash.
     """
     from headstart.cli.own_data import DataOptions
-    from headstart.cli.plan import PlanOptions
     from headstart.cli.run import resume_run, start_run
 
     about = {
@@ -159,7 +158,11 @@ def run(
         code = resume_run(resume, console)
     else:
         options = None if data is None else DataOptions(data, **about)  # type: ignore[arg-type]
-        planning = PlanOptions(epsilon) if plan else None
+        planning = None
+        if plan:
+            from headstart.cli.plan import PlanOptions
+
+            planning = PlanOptions(epsilon)
         code = start_run(experiment, settings or [], seed, out, options, planning, console)
     raise typer.Exit(code)
 

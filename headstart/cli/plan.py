@@ -1,22 +1,24 @@
-"""`headstart plan`, and `headstart run --plan`: constants estimated on the experiment's own data, settings from theorems."""
+"""`headstart plan` and `headstart run --plan`: constants from the experiment's data, settings from theorems."""
 
 import dataclasses
 import json
 import math
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
+from headstart.algorithms import per_fedavg
 from headstart.cli.experiment import Experiment, read_experiment, with_settings
 from headstart.cli.startup import prepare_jax
-from headstart.core import Params, Purpose, checks, cohort_size, run_key, tree
+from headstart.core import Purpose, checks, cohort_size, run_key, tree
 from headstart.data import Federation
 from headstart.errors import UsageError
 from headstart.problems import Problem
@@ -24,15 +26,25 @@ from headstart.report import bounds_table, estimates_table, plans_table, plot_bo
 from headstart.simulate import Simulation
 from headstart.theory.constants import Constants
 from headstart.theory.estimate import Ball, Effort, Estimate, Estimates, estimate_constants
-from headstart.theory.measure import MetaLoss, Trace, trace
-from headstart.theory.planner import METHODS, MethodPlan, PlannedRun, method_of, plan
+from headstart.theory.measure import Look, MetaLoss, Trace, trace
+from headstart.theory.planner import METHODS, Circumstances, MethodPlan, PlannedRun, method_of, plan_within
 
 __all__ = ["PlanOptions", "planned", "show_plan"]
 
 CLIENTS = 4
 """Clients on which constants are estimated, unless told otherwise."""
-EFFORT = Effort(starts=2, climbs=1, steps=4, products=6, samples=8)
+EFFORT = Effort(starts=2, climbs=1, steps=3, products=6, samples=8)
 """A minute's search for the default experiment: what it finds is of the right size, and a lower bound."""
+TOGETHER = (
+    ("hessian_noise", "hessian_fourth_moment"),
+    ("hessian_dissimilarity",),
+    ("hessian_lipschitz",),
+    ("gradient_noise", "gradient_fourth_moment"),
+    ("smoothness",),
+    ("gradient_dissimilarity",),
+    ("gradient_bound",),
+)
+"""Constants that share a compiled program, the slowest first."""
 RADIUS_SHARE = 0.1
 """The region's radius, as a share of the norm of the initial parameters."""
 EPSILON_SHARE = 0.1
@@ -41,7 +53,6 @@ LOOKS = 60
 """How often a run is looked at for a picture."""
 MEASURED_CLIENTS = 256
 """Clients that stand for all where there are more of them."""
-FOURTH_MOMENTS = ("gradient_fourth_moment", "hessian_fourth_moment")
 SIZES = ("batch_size", "inner_batch_size", "curvature_batch_size", "memory_batch_size")
 DRAWN = "per-fedavg (exact)"
 """The method whose measured gradients a picture puts beside its bound."""
@@ -73,11 +84,9 @@ class _Ground:
     experiment: Experiment
     federation: Federation
     problem: Problem
-    start: Params
     radius: float
     estimates: Estimates
     constants: Constants
-    initial_loss: float
     initial_gap: float
     squared_gradient: float
     epsilon: float
@@ -86,26 +95,32 @@ class _Ground:
     def clients(self) -> int:
         return self.federation.trained
 
-    def plans(self, methods: tuple[str, ...]) -> dict[str, MethodPlan]:
+    @property
+    def cohort(self) -> int:
+        return cohort_size(self.experiment.train.cohort, self.clients)
+
+    def circumstances(self) -> Circumstances:
         own = self.experiment.resolved["algorithm"]
         counts = self.federation.counts
-        return plan(
-            self.constants,
+        return Circumstances(
+            constants=self.constants,
             epsilon=self.epsilon,
             initial_gap=self.initial_gap,
             clients=self.clients,
-            cohort=cohort_size(self.experiment.train.cohort, self.clients),
+            cohort=self.cohort,
             inner_lr=_inner_lr(own),
             inner_steps=own.get("inner_steps", 1),
             curvature=_curvature(own),
             difference_radius=_difference_radius(own),
             most_samples=None if counts is None else int(counts["train"][: self.clients].max()),
-            methods=methods,
         )
 
-    def meta_loss(self, inner_lr: float, inner_steps: int = 1) -> MetaLoss:
-        most = MEASURED_CLIENTS if self.clients > MEASURED_CLIENTS else None
-        return MetaLoss(self.problem, self.federation, inner_lr, inner_steps, clients=most, seed=self.experiment.seed)
+
+def _meta_loss(
+    experiment: Experiment, federation: Federation, problem: Problem, inner_lr: float, inner_steps: int = 1
+) -> MetaLoss:
+    most = MEASURED_CLIENTS if federation.trained > MEASURED_CLIENTS else None
+    return MetaLoss(problem, federation, inner_lr, inner_steps, clients=most, seed=experiment.seed)
 
 
 def show_plan(
@@ -129,7 +144,8 @@ def show_plan(
     experiment = Experiment.from_tables(tables)
     prepare_jax(experiment)
     ground = _measured(experiment, experiment.federation(), options, console)
-    plans = ground.plans(tuple(METHODS))
+    circumstances = ground.circumstances()
+    plans = {method: planner(circumstances) for method, planner in METHODS.items()}
     console.print(plans_table(plans))
     console.print(bounds_table(plans))
     _say(_notes(ground, plans), console)
@@ -144,30 +160,32 @@ def planned(
     tables: Mapping[str, Any], experiment: Experiment, federation: Federation, options: PlanOptions, console: Console
 ) -> dict[str, Any]:
     """An experiment's tables with the plan for its algorithm in them."""
-    method = method_of(experiment.resolved["algorithm"])
+    method, wanted = method_of(experiment.resolved["algorithm"]), experiment.train.rounds
     ground = _measured(experiment, federation, options, console)
-    plans = ground.plans((method,))
-    found = plans[method]
-    own, settings = dict(tables["algorithm"]), found.settings()
-    run = found.run
+    if options.epsilon is None:
+        epsilon, found = plan_within(ground.circumstances(), method, wanted)
+        ground = dataclasses.replace(ground, epsilon=epsilon)
+    else:
+        found = METHODS[method](ground.circumstances())
+    settings, run = found.settings(), found.run
     assert run is not None, "settings() has checked"
-    console.print(plans_table(plans))
-    console.print(bounds_table(plans))
-    wanted = experiment.train.rounds
-    notes = list(found.notes)
+    console.print(plans_table({method: found}))
+    console.print(bounds_table({method: found}))
+    notes = [_promise(ground), *_cautions(ground), *found.notes]
+    if options.epsilon is None:
+        notes.append(f"That is the smallest ε within {wanted:,} rounds; --epsilon asks for another.")
     if run.rounds > wanted:
         notes.append(
-            f"The theory asks for {run.rounds:,} rounds to promise ε = {ground.epsilon:.3g}; this run has {wanted:,}, "
-            f"as the experiment says."
+            f"The theory asks for {run.rounds:,} rounds, and this run has {wanted:,}, as the experiment says: so it "
+            f"promises nothing about it. Set train.rounds for more, or leave --epsilon out for the best in so many."
         )
     elif run.rounds < wanted:
         notes.append(f"The plan needs {run.rounds:,} of the experiment's {wanted:,} rounds, and the run has those.")
     training = {**tables.get("train", {}), "rounds": min(run.rounds, wanted)}
-    if run.cohort != cohort_size(experiment.train.cohort, federation.trained):
+    if run.cohort != ground.cohort:
         training["cohort"] = run.cohort
-        notes.append(f"The plan's cohort is {run.cohort} clients.")
-    _say([*_cautions(ground), *notes], console)
-    kept = {name: value for name, value in own.items() if name not in SIZES}
+    _say(notes, console)
+    kept = {name: value for name, value in tables["algorithm"].items() if name not in SIZES}
     return {**tables, "algorithm": {**kept, **settings}, "train": training}
 
 
@@ -177,66 +195,68 @@ def _measured(experiment: Experiment, federation: Federation, options: PlanOptio
     problem = experiment.problem(federation)
     start = problem.init(run_key(experiment.seed, Purpose.INIT))
     norm = float(tree.norm(start))
-    radius = options.radius or RADIUS_SHARE * (norm or 1.0)
+    radius = RADIUS_SHARE * (norm or 1.0) if options.radius is None else options.radius
     if federation.endless:
         raise UsageError(
             "Tasks are endlessly many, and the theorems are on a federation of some clients.",
             "Give the data a number of clients.",
         )
-    chosen = min(CLIENTS if options.clients is None else options.clients, federation.trained)
-    # Theorem 8 alone needs fourth moments, and with one inner step there is Theorem 4.5 for the same method.
-    left_out = () if own.get("inner_steps", 1) > 1 else FOURTH_MOMENTS
-    names = [field.name for field in dataclasses.fields(Constants) if field.name not in left_out]
-    found: dict[str, Estimate] = {}
-    with _bar(console, len(names)) as bar:
-        for name in names:
-            bar.update(bar.task_ids[0], description=name)
-            found.update(
-                estimate_constants(
-                    problem,
-                    federation,
-                    Ball(start, radius),
-                    names=[name],
-                    clients=chosen,
-                    effort=EFFORT,
-                    seed=experiment.seed,
-                )
-            )
-            bar.advance(bar.task_ids[0])
-    estimates = Estimates(found)
+    chosen = min(CLIENTS, federation.trained) if options.clients is None else options.clients
+    region = Ball(start, radius)
+
+    def search(names: Sequence[str]) -> Mapping[str, Estimate]:
+        return estimate_constants(
+            problem, federation, region, names=names, clients=chosen, effort=EFFORT, seed=experiment.seed
+        )
+
+    estimates = _side_by_side(search, console)
     console.print(estimates_table(estimates))
     constants = estimates.constants(options.safety)
-    ground = _Ground(
-        experiment, federation, problem, start, radius, estimates, constants, math.nan, math.nan, math.nan, math.nan
-    )
-    safe_lr = min(_inner_lr(own), 1 / constants.smoothness)
-    loss = ground.meta_loss(0.0, 0).at(start).value
-    adapted = ground.meta_loss(_inner_lr(own), own.get("inner_steps", 1)).at(start).value
-    squared = ground.meta_loss(safe_lr).at(start).squared_gradient
-    return dataclasses.replace(
-        ground,
-        initial_loss=loss,
-        initial_gap=max(loss, adapted),
+    inner_lr, inner_steps = _inner_lr(own), own.get("inner_steps", 1)
+
+    def look(inner_lr: float, inner_steps: int) -> Look:
+        return _meta_loss(experiment, federation, problem, inner_lr, inner_steps).at(start)
+
+    squared = look(min(inner_lr, 1 / constants.smoothness), 1).squared_gradient
+    return _Ground(
+        experiment=experiment,
+        federation=federation,
+        problem=problem,
+        radius=radius,
+        estimates=estimates,
+        constants=constants,
+        # A safe inner step does not raise a loss; of one that is not safe the loss after it is known.
+        initial_gap=max(look(0.0, 0).value, look(inner_lr, inner_steps).value),
         squared_gradient=squared,
-        epsilon=options.epsilon or EPSILON_SHARE * squared,
+        epsilon=EPSILON_SHARE * squared if options.epsilon is None else options.epsilon,
     )
 
 
-def _bar(console: Console, total: int) -> Progress:
-    columns = (SpinnerColumn(), TextColumn("Estimating {task.description}"), BarColumn(), MofNCompleteColumn())
+def _side_by_side(search: Callable[[Sequence[str]], Mapping[str, Estimate]], console: Console) -> Estimates:
+    """All constants: most of a short search is compilation, which one core does, so several are searched at once."""
+    columns = (SpinnerColumn(), TextColumn("Estimating constants: {task.description}"), BarColumn())
     bar = Progress(*columns, console=console, transient=True, disable=not sys.stdout.isatty())
-    bar.add_task("constants", total=total)
+    task = bar.add_task("compiling", total=len(TOGETHER))
     if bar.disable:
-        console.print(f"Estimating {total} constants.")
-    return bar
+        console.print("Estimating the constants of the losses.")
+    found: dict[str, Estimate] = {}
+    with bar, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        searches = {pool.submit(search, names): names for names in TOGETHER}
+        try:
+            for done in as_completed(searches):
+                found.update(done.result())
+                bar.update(task, description=f"{searches[done][0]} found", advance=1)
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return Estimates({field.name: found[field.name] for field in dataclasses.fields(Constants)})
 
 
 def _notes(ground: _Ground, plans: Mapping[str, MethodPlan]) -> list[str]:
     """What a reader of the tables should know."""
     notes = [
-        f"A plan promises an average of ‖∇F(w)‖² over its rounds of at most ε = {ground.epsilon:.3g}. At the start it is "
-        f"{ground.squared_gradient:.3g}.",
-        f"F(w₀) − inf F is at most {ground.initial_gap:.4g}, the measured loss at the start: losses are not negative, "
+        _promise(ground),
+        f"Cohorts are the experiment's, {ground.cohort} of {ground.clients} clients, where nothing else is said.",
+        f"F(w₀) - inf F is at most {ground.initial_gap:.4g}, the measured loss at the start: losses are not negative, "
         f"and a safe inner step does not raise them.",
         *_cautions(ground),
     ]
@@ -246,6 +266,13 @@ def _notes(ground: _Ground, plans: Mapping[str, MethodPlan]) -> list[str]:
             notes.append(f"No plan for {method}: {found.obstacle}{least}")
         notes.extend(f"{method}: {note}" for note in found.notes)
     return notes
+
+
+def _promise(ground: _Ground) -> str:
+    return (
+        f"A plan promises an average of ‖∇F(w)‖² over its rounds of at most ε = {ground.epsilon:.3g}. "
+        f"At the start it is {ground.squared_gradient:.3g}."
+    )
 
 
 def _cautions(ground: _Ground) -> list[str]:
@@ -273,7 +300,7 @@ def _draw(ground: _Ground, found: MethodPlan, picture: Path, rounds: int | None,
         raise UsageError(f"There is no plan for {DRAWN} to draw: {found.obstacle}", "Ask for a larger epsilon.")
     length = min(run.rounds, ground.experiment.train.rounds) if rounds is None else rounds
     console.print(f"Running {DRAWN} as planned for {length:,} rounds.")
-    measured = follow(ground, found, run, length)
+    measured = _followed(ground, found, run, length)
     title = f"Per-FedAvg as planned, {ground.clients} clients, {run.cohort} a round"
     plot_bound(measured, run, ground.epsilon, title, picture)
     farthest = float(measured.distances.max())
@@ -283,17 +310,16 @@ def _draw(ground: _Ground, found: MethodPlan, picture: Path, rounds: int | None,
         [
             f"After {length:,} rounds the measured average of ‖∇F‖² is {measured.running_average[-1]:.3g}, the bound "
             f"{sum(run.after(length).values()):.3g}.",
-            f"The models and what clients adapt them to {inside} the region: farthest {reach:.3g} of {ground.radius:.3g}.",
+            f"The models and what clients adapt them to {inside} the region of the constants: at most {reach:.3g} "
+            f"away, and its radius is {ground.radius:.3g}.",
         ],
         console,
     )
     console.print(f"Picture: {escape(str(picture))}")
 
 
-def follow(ground: _Ground, found: MethodPlan, run: PlannedRun, rounds: int) -> Trace:
+def _followed(ground: _Ground, found: MethodPlan, run: PlannedRun, rounds: int) -> Trace:
     """Run a plan of Per-FedAvg and look at the exact gradient along the way."""
-    from headstart.algorithms import per_fedavg
-
     simulation = Simulation(
         per_fedavg(**found.settings()),
         ground.problem,
@@ -301,7 +327,8 @@ def follow(ground: _Ground, found: MethodPlan, run: PlannedRun, rounds: int) -> 
         cohort=run.cohort,
         seed=ground.experiment.seed,
     )
-    return trace(simulation, ground.meta_loss(found.inner_lr), rounds, max(1, rounds // LOOKS))
+    meta_loss = _meta_loss(ground.experiment, ground.federation, ground.problem, found.inner_lr)
+    return trace(simulation, meta_loss, rounds, max(1, rounds // LOOKS))
 
 
 def _inner_lr(own: Mapping[str, Any]) -> float:

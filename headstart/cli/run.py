@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,12 +16,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from headstart import simulate
 from headstart.cli.experiment import Experiment, read_experiment, with_settings
 from headstart.cli.own_data import DataOptions, fitted
-from headstart.cli.plan import PlanOptions, planned
 from headstart.cli.startup import prepare_jax
 from headstart.data import Federation
 from headstart.errors import UsageError
 from headstart.report import comparison_table, method_title, plot_run
 from headstart.simulate import RunDirectory, load_run, train
+
+if TYPE_CHECKING:
+    from headstart.cli.plan import PlanOptions
 
 __all__ = ["resume_run", "start_run"]
 
@@ -34,7 +37,7 @@ def start_run(
     seed: int | None,
     out: Path | None,
     data: DataOptions | None,
-    plan: PlanOptions | None,
+    plan: "PlanOptions | None",
     console: Console,
 ) -> int:
     """Check the configuration, open a new run directory, and run."""
@@ -52,6 +55,8 @@ def start_run(
         tables = fitted(tables, federation)
         experiment = Experiment.from_tables(tables)
     if plan is not None:
+        from headstart.cli.plan import planned
+
         experiment = Experiment.from_tables(planned(tables, experiment, federation, plan, console))
     # Everything that can be wrong with the data or the settings is found before the folder is made.
     job = _Job(experiment, federation)

@@ -277,6 +277,8 @@ class Federation:
     def _check_lists(self, parts: dict[str, RowLists], length: int) -> None:
         assert self.counts is not None
         for part, lists in parts.items():
+            if part == "support" and lists is parts["train"]:
+                continue
             used = self.counts[part][: self.trained] if part == "train" else self.counts[part]
             empty = np.flatnonzero(used == 0)
             if empty.size:

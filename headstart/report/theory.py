@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich import box
@@ -10,23 +11,13 @@ from rich.table import Table
 
 from headstart.report.canvas import pyplot
 from headstart.report.plot import COLOURS
-from headstart.theory.estimate import Estimates
-from headstart.theory.measure import Trace
-from headstart.theory.planner import MethodPlan, PlannedRun
+
+if TYPE_CHECKING:  # a run's report does without the theory, which takes a second to import
+    from headstart.theory.estimate import Estimates
+    from headstart.theory.measure import Trace
+    from headstart.theory.planner import MethodPlan, PlannedRun
 
 __all__ = ["bounds_table", "estimates_table", "plans_table", "plot_bound"]
-
-SYMBOLS = {
-    "smoothness": "L",
-    "hessian_lipschitz": "ρ",
-    "gradient_bound": "B",
-    "gradient_noise": "σ_G",
-    "hessian_noise": "σ_H",
-    "gradient_dissimilarity": "γ_G",
-    "hessian_dissimilarity": "γ_H",
-    "gradient_fourth_moment": "κ_G",
-    "hessian_fourth_moment": "κ_H",
-}
 
 BATCHES = {
     "batch_size": "outer",
@@ -36,25 +27,24 @@ BATCHES = {
 }
 
 
-def estimates_table(estimates: Estimates) -> Table:
+def estimates_table(estimates: "Estimates") -> Table:
     """Every constant with its standard error, what it is a mean or maximum over, and how it was found."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Constants", title_justify="left")
     table.add_column("constant", no_wrap=True)
-    table.add_column("")
     for heading in ("value", "std. error", "samples"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("how")
     for name, found in estimates.items():
         error = f"{found.standard_error:.2g}"
-        table.add_row(name, SYMBOLS[name], f"{found.value:.4g}", error, str(found.samples), escape(found.how))
+        table.add_row(name, f"{found.value:.4g}", error, str(found.samples), escape(found.how))
     return table
 
 
-def plans_table(plans: Mapping[str, MethodPlan]) -> Table:
+def plans_table(plans: Mapping[str, "MethodPlan"]) -> Table:
     """For every method the settings that reach epsilon; largest safe step sizes in brackets."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, title="Plans", title_justify="left")
     table.add_column("method", no_wrap=True)
-    for heading in ("inner lr\n(most)", "outer lr\n(most)", "local\nsteps", "rounds", "co-\nhort"):
+    for heading in ("inner lr\n(most)", "outer lr\n(most)", "local\nsteps", "rounds"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("samples of\na batch", no_wrap=True)
     table.add_column("samples\nin all", justify="right", no_wrap=True)
@@ -63,7 +53,7 @@ def plans_table(plans: Mapping[str, MethodPlan]) -> Table:
         inner = f"{_short(plan.inner_lr)}\n({largest})"
         run = plan.run
         if run is None:
-            table.add_row(_in_two_lines(plan.method), inner, "no plan", "", "", "", "", "")
+            table.add_row(_in_two_lines(plan.method), inner, "no plan", "", "", "", "")
             continue
         largest = "any" if np.isinf(run.largest_outer_lr) else _short(run.largest_outer_lr)
         table.add_row(
@@ -72,14 +62,13 @@ def plans_table(plans: Mapping[str, MethodPlan]) -> Table:
             f"{_short(run.outer_lr)}\n({largest})",
             _count(run.local_steps),
             _count(run.rounds),
-            str(run.cohort),
             _batches(run),
             _count(run.samples),
         )
     return table
 
 
-def bounds_table(plans: Mapping[str, MethodPlan]) -> Table:
+def bounds_table(plans: Mapping[str, "MethodPlan"]) -> Table:
     """For every method that has a plan its bound, the term that dominates it, and all of its terms."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Bounds on ‖∇F‖²", title_justify="left")
     table.add_column("method", no_wrap=True)
@@ -90,13 +79,11 @@ def bounds_table(plans: Mapping[str, MethodPlan]) -> Table:
     for plan in plans.values():
         if plan.run is not None:
             terms = ", ".join(f"{name} {_short(value)}" for name, value in plan.run.terms.items() if value > 0)
-            table.add_row(
-                _in_two_lines(plan.method), _short(plan.run.bound), plan.run.dominant, terms, plan.theorem
-            )
+            table.add_row(_in_two_lines(plan.method), _short(plan.run.bound), plan.run.dominant, terms, plan.theorem)
     return table
 
 
-def plot_bound(found: Trace, run: PlannedRun, epsilon: float, title: str, path: Path) -> None:
+def plot_bound(found: "Trace", run: "PlannedRun", epsilon: float, title: str, path: Path) -> None:
     """Draw the measured average of ``||grad F||^2`` against the bound of Theorem 4.5 and its terms, over rounds.
 
     A dot a look at the model; the thick line is their average so far, which is what the bound is on.
@@ -135,7 +122,7 @@ def _count(value: int) -> str:
     return f"{value:,}" if value < 10**7 else f"{value:.1e}"
 
 
-def _batches(run: PlannedRun) -> str:
+def _batches(run: "PlannedRun") -> str:
     sizes = {BATCHES[name]: size for name, size in run.batches.items()}
     if len(set(sizes.values())) == 1 and "restart" not in sizes:
         return f"{next(iter(sizes.values()))} each"

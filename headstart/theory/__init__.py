@@ -27,8 +27,8 @@ from headstart.theory import (
     unbounded_memory,
 )
 from headstart.theory.constants import Constants
-from headstart.theory.planner import MethodPlan, PlannedRun, plan
 from headstart.theory.estimate import Ball, Effort, Estimate, Estimates, Hull, estimate_constants
+from headstart.theory.planner import MethodPlan, PlannedRun, plan
 from headstart.theory.stationarity import EstimatorError, GradientBound, Schedule
 
 __all__ = [
@@ -40,6 +40,8 @@ __all__ = [
     "EstimatorError",
     "GradientBound",
     "Hull",
+    "MethodPlan",
+    "PlannedRun",
     "Schedule",
     "complexity",
     "compositional",

@@ -73,8 +73,7 @@ class MetaLoss:
         value, gradient = _mean_over_clients(
             self._problem, self._size, self._adaptation, self._clients, params, self._key, self._ids, self._places
         )
-        flat, _ = ravel_pytree(gradient)
-        return Look(float(value), float(np.sum(np.asarray(flat, np.float64) ** 2)))
+        return Look(float(value), float(np.sum(_flat(gradient) ** 2)))
 
 
 @partial(jax.jit, static_argnames=("problem", "size"))
@@ -134,14 +133,18 @@ def trace(
     """Advance a simulation by so many rounds and look at its model every few of them, first of all at the start."""
     checks.whole("rounds", rounds, 1)
     checks.whole("every", every, 1)
-    start, _ = ravel_pytree(simulation.state.server.params)
-    start = np.asarray(start)  # advancing gives the state's memory away
+    start = _flat(simulation.state.server.params)
     seen, squares, distances = [], [], []
     for done in range(0, rounds, every):
         params = simulation.state.server.params
         seen.append(done)
         squares.append(meta_loss.at(params).squared_gradient)
-        distances.append(float(np.linalg.norm(np.asarray(ravel_pytree(params)[0]) - start)))
+        distances.append(float(np.linalg.norm(_flat(params) - start)))
         simulation.advance(min(every, rounds - done), every)
         observer(min(done + every, rounds))
     return Trace(np.array(seen), np.array(squares), np.array(distances))
+
+
+def _flat(params: Params) -> np.ndarray:
+    """A copy as one vector, in double precision; advancing gives a state's own memory away."""
+    return np.asarray(ravel_pytree(params)[0], np.float64)

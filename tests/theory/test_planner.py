@@ -8,7 +8,7 @@ import pytest
 
 import headstart as hs
 from headstart.theory import Constants, Schedule, multi_step, per_fedavg, plan
-from headstart.theory.planner import METHODS, method_of
+from headstart.theory.planner import METHODS, Circumstances, method_of, plan_within
 from tests.theory.known import random_problem
 from tests.theory.sweep import Stacked
 
@@ -67,9 +67,10 @@ def test_the_bound_is_that_of_the_theorem(plans):
     bound = per_fedavg.average_gradient_bound(MILD, 0.1, error, schedule, 50, 10, 3.0)
     assert run.terms == bound._asdict()
     assert run.after(2 * run.rounds)["start"] == pytest.approx(bound.start / 2)
-    assert per_fedavg.average_gradient_bound(
-        MILD, 0.1, error, schedule._replace(rounds=run.rounds - 1), 50, 10, 3.0
-    ).total > 0.1, "no round too many"
+    assert (
+        per_fedavg.average_gradient_bound(MILD, 0.1, error, schedule._replace(rounds=run.rounds - 1), 50, 10, 3.0).total
+        > 0.1
+    ), "no round too many"
 
 
 @pytest.mark.parametrize("cohort", [2, 50])
@@ -201,3 +202,14 @@ def test_the_method_of_an_algorithm(settings, method):
 def test_algorithms_without_a_theorem_are_refused(settings, says):
     with pytest.raises(hs.UsageError, match=says):
         method_of(settings)
+
+
+@pytest.mark.parametrize("rounds", [1, 200])
+def test_the_best_plan_within_some_rounds(rounds):
+    circumstances = Circumstances(constants=MILD, epsilon=0.1, **AMONG, most_samples=70)
+    for method in ("per-fedavg (exact)", "per-fedavg (first-order)", "local-moml (cross-device)"):
+        epsilon, found = plan_within(circumstances, method, rounds)
+        assert found.run.bound <= epsilon
+        assert found.run.rounds <= rounds
+        closer = METHODS[method](replace(circumstances, epsilon=epsilon / 1.06)).run
+        assert closer is None or closer.rounds > rounds

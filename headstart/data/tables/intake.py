@@ -1,13 +1,15 @@
 """From record batches to the arrays that samples are made of, one block of rows at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headstart.data.blocks import in_blocks
 from headstart.data.tables.encoding import MISSING, MISSING_CATEGORY, CategoryColumn, Encoding, NumberColumn
 from headstart.data.tables.reading import Source
 from headstart.data.tables.roles import Roles, holding
@@ -87,12 +89,15 @@ class Taken:
     notes: tuple[str, ...]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Span:
     """The least and greatest value of a column so far."""
 
     low: float = np.inf
     high: float = -np.inf
+
+    def joined(self, other: "_Span") -> "_Span":
+        return _Span(min(self.low, other.low), max(self.high, other.high))
 
     def offset(self) -> float:
         """What to store the column less of, so that single precision tells its values apart."""
@@ -142,16 +147,27 @@ def take_in(source: Source, roles: Roles, sink: RowSink, kind: Kind, drop_missin
             j: _category_codes(data.column(roles.features[j]), roles.features[j], known, batch, source)
             for j, known in texts.items()
         }
-        for start in range(0, len(data), BLOCK_ROWS):
-            block = sink.block(min(BLOCK_ROWS, len(data) - start))
-            for j, span in numbers.items():
-                piece = values[j][start : start + BLOCK_ROWS]
-                _write_numbers(
-                    block, j, piece, span, lambda i, j=j, s=start, b=batch: _place(source, b, s + i, roles.features[j])
-                )  # type: ignore[misc]
+        room = sink.block(len(data))
+
+        def write(
+            part: slice,
+            batch: _Batch = batch,
+            room: np.ndarray = room,
+            values: dict[int, np.ndarray] = values,
+            codes: dict[int, np.ndarray] = codes,
+        ) -> dict[int, _Span]:
             for j, numbers_of in codes.items():
-                block[:, j] = numbers_of[start : start + BLOCK_ROWS]
-            sink.put(block)
+                room[part, j] = numbers_of[part]
+
+            def place(j: int, i: int) -> str:
+                return _place(source, batch, part.start + i, roles.features[j])
+
+            return {j: _write_numbers(room[part], j, of[part], partial(place, j)) for j, of in values.items()}
+
+        for spans in in_blocks(write, len(data), BLOCK_ROWS):
+            for j, span in spans.items():
+                numbers[j] = numbers[j].joined(span)
+        sink.put(room)
     if not taken:
         raise UsageError(f"{source.name} has no rows.", "Give a table with samples.")
     x = sink.whole()
@@ -211,7 +227,7 @@ def stored_rows(encoding: Encoding, source: Source) -> np.ndarray:
             if holding(data.column(column.name).type) not in ("numbers", "nothing"):
                 raise UsageError(f"{source.name}: column {column.name!r} holds no numbers.", "It did in training.")
             values = _numbers(data.column(column.name)) - column.offset
-            _write_numbers(block, j, values, _Span(), lambda i, c=column, b=batch: _place(source, b, i, c.name))  # type: ignore[misc]
+            _write_numbers(block, j, values, lambda i, c=column, b=batch: _place(source, b, i, c.name))  # type: ignore[misc]
         for j, category in encoding.categories:
             number = {value: i for i, value in enumerate(category.categories)}
             block[:, j] = _mapped(data.column(category.name), lambda value, n=number: n.get(value, -1))  # type: ignore[misc]
@@ -267,10 +283,10 @@ def _numbers(values: pa.Array) -> np.ndarray:
     return values.to_numpy(zero_copy_only=False)
 
 
-def _write_numbers(block: np.ndarray, j: int, values: np.ndarray, span: _Span, place: Any) -> None:
+def _write_numbers(block: np.ndarray, j: int, values: np.ndarray, place: Callable[[int], str]) -> _Span:
     """Write numbers into a column, checking that they are finite; NaN is a missing one."""
     if not len(values):
-        return
+        return _Span()
     low, high = values.min(), values.max()
     if low >= -LARGEST and high <= LARGEST:
         block[:, j] = values
@@ -285,7 +301,7 @@ def _write_numbers(block: np.ndarray, j: int, values: np.ndarray, span: _Span, p
         block[:, j] = np.where(missing, MISSING, values)
         low = values.min(initial=np.inf, where=~missing)
         high = values.max(initial=-np.inf, where=~missing)
-    span.low, span.high = min(span.low, float(low)), max(span.high, float(high))
+    return _Span(float(low), float(high))
 
 
 LARGEST = 2.0**96

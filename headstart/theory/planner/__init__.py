@@ -13,15 +13,17 @@ True
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from headstart.core.checks import whole
 from headstart.errors import UsageError, did_you_mean
 from headstart.theory.constants import Constants
 from headstart.theory.planner.plans import Circumstances, MethodPlan, PlannedRun
 from headstart.theory.planner.remembering import plan_local_moml, plan_local_scgdm, plan_moml, plan_moml_v2
 from headstart.theory.planner.stepping import plan_meta_fl, plan_per_fedavg
 
-__all__ = ["METHODS", "Circumstances", "MethodPlan", "PlannedRun", "method_of", "plan"]
+__all__ = ["METHODS", "Circumstances", "MethodPlan", "PlannedRun", "method_of", "plan", "plan_within"]
 
 METHODS: dict[str, Callable[[Circumstances], MethodPlan]] = {
     "per-fedavg (exact)": lambda circumstances: plan_per_fedavg(circumstances, "exact"),
@@ -73,6 +75,41 @@ def plan(
         most_samples=most_samples,
     )
     return {method: METHODS[method](circumstances) for method in methods}
+
+
+CLOSE = 1.05
+"""How close, as a factor, `plan_within` comes to the smallest epsilon."""
+FARTHEST = 1e30
+
+
+def plan_within(circumstances: Circumstances, method: str, rounds: int) -> tuple[float, MethodPlan]:
+    """The plan with the smallest epsilon that so many rounds reach, and that epsilon.
+
+    The epsilon of ``circumstances`` is where the search begins. Rounds only fall as epsilon grows.
+    """
+    whole("rounds", rounds, 1)
+
+    def at(epsilon: float) -> MethodPlan:
+        return METHODS[method](replace(circumstances, epsilon=epsilon))
+
+    def fits(found: MethodPlan) -> bool:
+        return found.run is not None and found.run.rounds <= rounds
+
+    high, factor = circumstances.epsilon, 10.0
+    while not fits(found := at(high)):
+        high *= factor
+        if high > FARTHEST:
+            raise UsageError(
+                f"No plan for {method} has at most {rounds} rounds: {found.obstacle or 'it needs more.'}",
+                "Give it more rounds, lower inner_lr, or choose another algorithm.",
+            )
+    low = high / factor
+    while low > 1 / FARTHEST and fits(at(low)):
+        low /= factor
+    while high / low > CLOSE:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if fits(at(middle)) else (middle, high)
+    return high, at(high)
 
 
 def method_of(settings: Mapping[str, Any]) -> str:

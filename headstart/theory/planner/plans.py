@@ -112,7 +112,7 @@ class MethodPlan:
     notes: tuple[str, ...] = ()
 
     def settings(self) -> dict[str, Any]:
-        """What is planned, as settings of ``[algorithm]``; name, curvature and inner steps are as they were asked for."""
+        """What is planned, as settings of ``[algorithm]``; name, curvature and inner steps are as asked for."""
         if self.run is None:
             raise UsageError(
                 f"There is no plan for {self.method}: {self.obstacle}",

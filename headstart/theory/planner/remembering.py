@@ -1,7 +1,7 @@
 """Plans for the methods with memories: MOML, MOML v2, LocalMOML and Local-SCGDM."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from headstart.errors import UsageError
 from headstart.theory import compositional, local_memory, memory, unbounded_memory
@@ -144,7 +144,9 @@ def plan_local_moml(circumstances: Circumstances, keep_memory: bool) -> MethodPl
             )
         run = found.run
         restart = 0 if run.memory_batch is None else cost_of(run.memory_batch, circumstances)
-        memory_batch = {} if run.memory_batch is None else {"memory_batch_size": size_of(run.memory_batch, circumstances)}
+        memory_batch = (
+            {} if run.memory_batch is None else {"memory_batch_size": size_of(run.memory_batch, circumstances)}
+        )
         return PlannedRun(
             outer_lr=run.outer_lr,
             largest_outer_lr=local_memory.largest_outer_lr(
@@ -168,7 +170,9 @@ def plan_local_moml(circumstances: Circumstances, keep_memory: bool) -> MethodPl
         inner_lr=inner_lr,
         run=run,
         obstacle=None if run else trouble,
-        notes=("Kept memories are planned with all clients in every round.",) if keep_memory else (),
+        notes=(f"Kept memories are planned with all {circumstances.clients} clients in every round.",)
+        if keep_memory
+        else (),
     )
 
 
@@ -206,7 +210,7 @@ def plan_local_scgdm(circumstances: Circumstances) -> MethodPlan:
         run=run,
         floor=floor,
         obstacle=None if run else trouble,
-        notes=("Planned with all clients in every round, as the theorem has it.",),
+        notes=(f"Planned with all {clients} clients in every round, as the theorem has it.",),
     )
 
 

@@ -55,9 +55,7 @@ def plan_per_fedavg(circumstances: Circumstances, curvature: str) -> MethodPlan:
             return per_fedavg.estimator_error(constants, inner_lr, inner, outer, outer)
         if curvature == "first-order":
             return per_fedavg.first_order_error(constants, inner_lr, inner, outer)
-        return per_fedavg.hessian_free_error(
-            constants, inner_lr, circumstances.difference_radius, inner, outer, outer
-        )
+        return per_fedavg.hessian_free_error(constants, inner_lr, circumstances.difference_radius, inner, outer, outer)
 
     def bound(error: EstimatorError, schedule: Schedule) -> GradientBound:
         return per_fedavg.average_gradient_bound(
@@ -189,9 +187,7 @@ def _candidates(circumstances: Circumstances, theorem: _Theorem) -> Iterator[_Ca
                 yield _Candidate(samples, schedule.rounds, schedule, error, inner, outer)
 
 
-def _fewest_rounds(
-    epsilon: float, theorem: _Theorem, error: EstimatorError, local_steps: int
-) -> Schedule | None:
+def _fewest_rounds(epsilon: float, theorem: _Theorem, error: EstimatorError, local_steps: int) -> Schedule | None:
     """The outer step size that needs the fewest rounds, for given batches and local steps.
 
     At ``s`` times the largest step size the bound is ``start/(s K) + linear s + quadratic s^2 + bias``. So ``K = start

@@ -33,7 +33,7 @@ from headstart.core import Diminishing, Exact, FirstOrder, HessianFree, StepDeca
 from headstart.data import Federation
 from headstart.devices import use_cpu_devices
 from headstart.errors import HeadstartError, UsageError
-from headstart.models import MLP, EquinoxModel, NNXModel
+from headstart.models import MLP, Conv, EquinoxModel, NNXModel
 from headstart.problems import Classification, CompositionalProblem, CustomProblem, Examples, Prototypes, Regression
 from headstart.simulate import Evaluation, Result, Simulation, load_run, train
 
@@ -49,6 +49,7 @@ __all__ = [
     "BSpiderBoost",
     "Classification",
     "CompositionalProblem",
+    "Conv",
     "CustomProblem",
     "Diminishing",
     "EquinoxModel",

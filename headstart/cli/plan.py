@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 from headstart.algorithms import per_fedavg
 from headstart.cli.experiment import Experiment, read_experiment, with_settings
@@ -49,8 +49,6 @@ RADIUS_SHARE = 0.1
 """The region's radius, as a share of the norm of the initial parameters."""
 EPSILON_SHARE = 0.1
 """What is to be left of the initial squared gradient norm."""
-LOOKS = 60
-"""How often a run is looked at for a picture."""
 MEASURED_CLIENTS = 256
 """Clients that stand for all where there are more of them."""
 SIZES = ("batch_size", "inner_batch_size", "curvature_batch_size", "memory_batch_size")
@@ -85,6 +83,8 @@ class _Ground:
     federation: Federation
     problem: Problem
     radius: float
+    looked_at: int
+    """Clients on which the constants were estimated."""
     estimates: Estimates
     constants: Constants
     initial_gap: float
@@ -138,6 +138,7 @@ def show_plan(
         checks.whole("--rounds", rounds, 1)
         if picture is None:
             raise UsageError("--rounds is for the picture, and there is no --picture.", "Add --picture bound.png.")
+    _check_files(out, picture)
     tables = with_settings(read_experiment(path), settings)
     if seed is not None:
         tables["seed"] = seed
@@ -156,6 +157,13 @@ def show_plan(
         _draw(ground, plans[DRAWN], picture, rounds, console)
 
 
+def _check_files(*paths: Path | None) -> None:
+    """That results can be written is found out before they are computed."""
+    for path in paths:
+        if path is not None and not path.absolute().parent.is_dir():
+            raise UsageError(f"There is no folder {path.parent} to write {path.name} into.", "Make it first.")
+
+
 def planned(
     tables: Mapping[str, Any], experiment: Experiment, federation: Federation, options: PlanOptions, console: Console
 ) -> dict[str, Any]:
@@ -172,16 +180,20 @@ def planned(
     console.print(plans_table({method: found}))
     console.print(bounds_table({method: found}))
     notes = [_promise(ground), *_cautions(ground), *found.notes]
+    rounds = wanted
     if options.epsilon is None:
-        notes.append(f"That is the smallest ε within {wanted:,} rounds; --epsilon asks for another.")
-    if run.rounds > wanted:
+        notes.append(f"That is about the smallest ε within {wanted:,} rounds; --epsilon asks for another.")
+    elif run.rounds > wanted:
         notes.append(
             f"The theory asks for {run.rounds:,} rounds, and this run has {wanted:,}, as the experiment says: so it "
             f"promises nothing about it. Set train.rounds for more, or leave --epsilon out for the best in so many."
         )
     elif run.rounds < wanted:
-        notes.append(f"The plan needs {run.rounds:,} of the experiment's {wanted:,} rounds, and the run has those.")
-    training = {**tables.get("train", {}), "rounds": min(run.rounds, wanted)}
+        rounds = run.rounds
+        notes.append(f"The plan needs {rounds:,} of the experiment's {wanted:,} rounds, and the run has those.")
+    if ground.epsilon >= ground.squared_gradient:
+        notes.append("ε is no less than ‖∇F‖² at the start: the step sizes are safe, but no progress is promised.")
+    training = {**tables.get("train", {}), "rounds": rounds}
     if run.cohort != ground.cohort:
         training["cohort"] = run.cohort
     _say(notes, console)
@@ -223,6 +235,7 @@ def _measured(experiment: Experiment, federation: Federation, options: PlanOptio
         federation=federation,
         problem=problem,
         radius=radius,
+        looked_at=chosen,
         estimates=estimates,
         constants=constants,
         # A safe inner step does not raise a loss; of one that is not safe the loss after it is known.
@@ -259,6 +272,7 @@ def _notes(ground: _Ground, plans: Mapping[str, MethodPlan]) -> list[str]:
         f"F(w₀) - inf F is at most {ground.initial_gap:.4g}, the measured loss at the start: losses are not negative, "
         f"and a safe inner step does not raise them.",
         *_cautions(ground),
+        "--safety 2 plans with all constants twice as large.",
     ]
     for method, found in plans.items():
         if found.obstacle is not None:
@@ -278,9 +292,8 @@ def _promise(ground: _Ground) -> str:
 def _cautions(ground: _Ground) -> list[str]:
     """What the promises rest on."""
     notes = [
-        f"The constants are searched for within {ground.radius:.3g} of the initial model, on "
-        f"{ground.estimates['smoothness'].how.partition(' of ')[0].removeprefix('largest over ')}; what is found is a "
-        f"lower bound, so the plan is only as good as the search. --safety 2 takes all constants twice as large.",
+        f"The constants are searched for within {ground.radius:.3g} of the initial model, on {ground.looked_at} "
+        f"clients. What is found is a lower bound, so a plan is only as good as the search.",
     ]
     if ground.experiment.resolved["model"].get("activation") == "relu":
         notes.append("ReLU has kinks, at which no Hessian is Lipschitz: hessian_lipschitz leaves them out.")
@@ -300,7 +313,7 @@ def _draw(ground: _Ground, found: MethodPlan, picture: Path, rounds: int | None,
         raise UsageError(f"There is no plan for {DRAWN} to draw: {found.obstacle}", "Ask for a larger epsilon.")
     length = min(run.rounds, ground.experiment.train.rounds) if rounds is None else rounds
     console.print(f"Running {DRAWN} as planned for {length:,} rounds.")
-    measured = _followed(ground, found, run, length)
+    measured = _followed(ground, found, run, length, console)
     title = f"Per-FedAvg as planned, {ground.clients} clients, {run.cohort} a round"
     plot_bound(measured, run, ground.epsilon, title, picture)
     farthest = float(measured.distances.max())
@@ -318,7 +331,7 @@ def _draw(ground: _Ground, found: MethodPlan, picture: Path, rounds: int | None,
     console.print(f"Picture: {escape(str(picture))}")
 
 
-def _followed(ground: _Ground, found: MethodPlan, run: PlannedRun, rounds: int) -> Trace:
+def _followed(ground: _Ground, found: MethodPlan, run: PlannedRun, rounds: int, console: Console) -> Trace:
     """Run a plan of Per-FedAvg and look at the exact gradient along the way."""
     simulation = Simulation(
         per_fedavg(**found.settings()),
@@ -328,7 +341,10 @@ def _followed(ground: _Ground, found: MethodPlan, run: PlannedRun, rounds: int) 
         seed=ground.experiment.seed,
     )
     meta_loss = _meta_loss(ground.experiment, ground.federation, ground.problem, found.inner_lr)
-    return trace(simulation, meta_loss, rounds, max(1, rounds // LOOKS))
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not sys.stdout.isatty()) as bar:
+        task = bar.add_task(found.method, total=rounds)
+        return trace(simulation, meta_loss, rounds, observer=lambda done: bar.update(task, completed=done))
 
 
 def _inner_lr(own: Mapping[str, Any]) -> float:

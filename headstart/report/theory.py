@@ -78,7 +78,7 @@ def bounds_table(plans: Mapping[str, "MethodPlan"]) -> Table:
     table.add_column("theorem")
     for plan in plans.values():
         if plan.run is not None:
-            terms = ", ".join(f"{name} {_short(value)}" for name, value in plan.run.terms.items() if value > 0)
+            terms = ", ".join(f"{name} {_short(plan.run.terms[name])}" for name in _noticed(plan.run))
             table.add_row(_in_two_lines(plan.method), _short(plan.run.bound), plan.run.dominant, terms, plan.theorem)
     return table
 
@@ -94,7 +94,7 @@ def plot_bound(found: "Trace", run: "PlannedRun", epsilon: float, title: str, pa
     lengths = np.unique(np.geomspace(1, rounds[-1], 200).round().astype(int))
     bounds = [run.after(int(length)) for length in lengths]
     axis.plot(lengths, [sum(terms.values()) for terms in bounds], color="black", linewidth=2.2, label="bound, in all")
-    drawn = [name for name, value in run.terms.items() if value > 0]
+    drawn = _noticed(run)
     for colour, name in zip(COLOURS[1:] * len(drawn), drawn, strict=False):
         values = [terms[name] for terms in bounds]
         axis.plot(lengths, values, color=colour, linestyle=(0, (4, 2)), linewidth=1.3, label=f"bound: {name}")
@@ -112,6 +112,11 @@ def plot_bound(found: "Trace", run: "PlannedRun", epsilon: float, title: str, pa
     figure.tight_layout()
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def _noticed(run: "PlannedRun") -> list[str]:
+    """The terms that matter; those of full batches are as good as zero."""
+    return [name for name, value in run.terms.items() if value > 1e-6 * run.bound]
 
 
 def _short(value: float) -> str:

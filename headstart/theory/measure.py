@@ -119,30 +119,42 @@ class Trace:
 
     @property
     def running_average(self) -> np.ndarray:
-        """The average so far: what the theorems bound, at the models that rounds begin with."""
-        return np.cumsum(self.squared_gradients) / np.arange(1, len(self.squared_gradients) + 1)
+        """The average over all rounds so far: what the theorems bound, at the models that rounds begin with.
+
+        Between looks the squared norm is taken to change evenly.
+        """
+        last = self.rounds[-1]
+        everywhere = np.interp(np.arange(last + 1), self.rounds, self.squared_gradients)
+        averages: np.ndarray = (np.cumsum(everywhere) / np.arange(1, last + 2))[self.rounds]
+        return averages
 
 
 def trace(
     simulation: Simulation,
     meta_loss: MetaLoss,
     rounds: int,
-    every: int = 1,
+    looks: int = 100,
     observer: Callable[[int], None] = lambda done: None,
 ) -> Trace:
-    """Advance a simulation by so many rounds and look at its model every few of them, first of all at the start."""
+    """Advance a simulation by so many rounds and look at its model about ``looks`` times, first of all at the start.
+
+    Half of the looks are evenly spaced, half on a logarithmic scale.
+    """
     checks.whole("rounds", rounds, 1)
-    checks.whole("every", every, 1)
+    checks.whole("looks", looks, 2)
+    half = looks // 2 + 1
+    spaced = np.concatenate([np.linspace(0, rounds - 1, half), np.geomspace(1, rounds, half) - 1])
+    seen = np.unique(spaced.round().astype(int))
+    gaps = np.diff([*seen, rounds])
     start = _flat(simulation.state.server.params)
-    seen, squares, distances = [], [], []
-    for done in range(0, rounds, every):
+    squares, distances = [], []
+    for done, gap in zip(seen, gaps, strict=True):
         params = simulation.state.server.params
-        seen.append(done)
         squares.append(meta_loss.at(params).squared_gradient)
         distances.append(float(np.linalg.norm(_flat(params) - start)))
-        simulation.advance(min(every, rounds - done), every)
-        observer(min(done + every, rounds))
-    return Trace(np.array(seen), np.array(squares), np.array(distances))
+        simulation.advance(int(gap), int(gaps.max()))
+        observer(int(done + gap))
+    return Trace(seen, np.array(squares), np.array(distances))
 
 
 def _flat(params: Params) -> np.ndarray:

@@ -54,12 +54,13 @@ def test_a_planned_run_records_its_settings_and_resumes(headstart, tiny, tmp_pat
     code, out, err = headstart("run", tiny, "--plan", "--out", tmp_path / "run")
     assert (code, err) == (0, "")
     assert "smallest ε within 6 rounds" in " ".join(out.split())
+    assert "no progress is promised" in " ".join(out.split())
     config = hs.load_run(tmp_path / "run").config
     own = config["algorithm"]
     assert own["inner_lr"] == 0.01
     assert 0 < own["outer_lr"] <= 1 / (10 * own["local_steps"] * 4 * 0.5)
     assert own["batch_size"] != 5
-    assert config["train"]["rounds"] <= 6
+    assert config["train"]["rounds"] == 6
     assert config["baselines"]["fedavg"]["outer_lr"] == own["outer_lr"], "baselines inherit what is planned"
     code, _, _ = headstart("run", "--resume", tmp_path / "run")
     assert code == 0
@@ -93,6 +94,8 @@ def test_a_plan_may_need_other_clients_and_rounds(headstart, tiny, tmp_path, kno
         (("plan", "--safety", 0.5), "--safety = 0.5 is below 1"),
         (("plan", "--clients", 1), "--clients = 1"),
         (("plan", "--rounds", 5), "no --picture"),
+        (("plan", "--json", "nowhere/plan.json"), "no folder nowhere"),
+        (("plan", "--set", "data.partition=1"), "data.partition is not a setting"),
         (("run", "--epsilon", 1), "there is no --plan"),
         (("run", "--plan", "--set", "algorithm.name=reptile"), "no theorem on reptile"),
         (("run", "--plan", "--epsilon", 1e-9, "--set", "algorithm.curvature=first-order"), "stays above"),

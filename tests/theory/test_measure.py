@@ -48,17 +48,20 @@ def test_a_run_is_followed_from_its_start():
 
     meta_loss = MetaLoss(toy.LOGISTIC, toy.federation(), INNER_LR)
     followed, seen = simulation(), []
-    found = trace(followed, meta_loss, rounds=5, every=2, observer=seen.append)
+    found = trace(followed, meta_loss, rounds=5, observer=seen.append)
     assert followed.round == 5
-    assert found.rounds.tolist() == [0, 2, 4]
-    assert seen == [2, 4, 5]
+    assert found.rounds.tolist() == [0, 1, 2, 3, 4]
+    assert seen == [1, 2, 3, 4, 5]
     alone = simulation()
     alone.advance(4)
     expected = [meta_loss.at(toy.start()).squared_gradient, meta_loss.at(alone.state.server.params).squared_gradient]
-    np.testing.assert_allclose(found.squared_gradients[[0, 2]], expected, rtol=1e-5)
+    np.testing.assert_allclose(found.squared_gradients[[0, 4]], expected, rtol=1e-5)
     moved = ravel_pytree(alone.state.server.params)[0] - ravel_pytree(toy.start())[0]
-    np.testing.assert_allclose(found.distances[[0, 2]], [0, np.linalg.norm(moved)], rtol=1e-5)
+    np.testing.assert_allclose(found.distances[[0, 4]], [0, np.linalg.norm(moved)], rtol=1e-5)
     np.testing.assert_allclose(found.running_average[-1], found.squared_gradients.mean())
+    fewer = trace(simulation(), meta_loss, rounds=5, looks=2)
+    assert fewer.rounds.tolist() == [0, 4]
+    np.testing.assert_allclose(fewer.running_average[-1], fewer.squared_gradients.mean())
 
 
 def test_a_problem_without_a_plain_loss_is_refused():

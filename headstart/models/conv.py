@@ -34,7 +34,7 @@ def patch_convolution(x: Array, weight: Array) -> Array:
     """The same as one matrix product of every pixel's 3x3 patch.
 
     Its derivatives of every order are matrix products too, also when clients with weights of their own are computed
-    together. XLA's convolution on a CPU is many times slower at both.
+    together. XLA's convolution is then a grouped one, for which a CPU has no fast kernel.
     """
     height, width = x.shape[1:3]
     padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -43,7 +43,7 @@ def patch_convolution(x: Array, weight: Array) -> Array:
 
 
 def convolve(x: Array, weight: Array) -> Array:
-    """The faster of the two on the machine at hand."""
+    """Patches on a CPU, XLA's own convolution elsewhere."""
     return (patch_convolution if jax.default_backend() == "cpu" else native_convolution)(x, weight)
 
 
@@ -51,8 +51,15 @@ def pool(x: Array) -> Array:
     """The largest of every 2x2 pixels; an odd last row or column is left out."""
     n, height, width, filters = x.shape
     height, width = height // POOL, width // POOL
-    whole = x[:, : height * POOL, : width * POOL]
-    return whole.reshape(n, height, POOL, width, POOL, filters).max(axis=(2, 4))
+    pixels = x[:, : height * POOL, : width * POOL].reshape(n, height, POOL, width, POOL, filters)
+    rows = _larger(pixels[:, :, 0], pixels[:, :, 1])
+    return _larger(rows[:, :, :, 0], rows[:, :, :, 1])
+
+
+def _larger(a: Array, b: Array) -> Array:
+    # Not jnp.max: its derivative looks for the entry that equals the maximum and divides by how many do. A compiler
+    # that computes an entry twice, rounded differently, finds none, and the result is not a number.
+    return jnp.where(a >= b, a, b)
 
 
 class ConvBlock(eqx.Module):
@@ -69,12 +76,9 @@ class ConvBlock(eqx.Module):
         shape = (KERNEL, KERNEL, channels, filters)
         self.weight = jax.random.uniform(weight_key, shape, minval=-bound, maxval=bound)
         self.scale = jnp.ones(filters) if normalised else None
-        # The normalisation takes every constant away, so a bias of the convolution would be without effect.
-        self.shift = (
-            jnp.zeros(filters)
-            if normalised
-            else jax.random.uniform(shift_key, (filters,), minval=-bound, maxval=bound)
-        )
+        # The normalisation takes every constant away, so beside its shift a bias would be without effect.
+        bias = jax.random.uniform(shift_key, (filters,), minval=-bound, maxval=bound)
+        self.shift = jnp.zeros(filters) if normalised else bias
 
     def __call__(self, x: Array) -> Array:
         x = convolve(x, self.weight)

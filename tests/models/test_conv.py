@@ -1,12 +1,10 @@
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import headstart as hs
-from headstart.cli import main
+from headstart.cli.experiment import Experiment, with_settings
 from headstart.core.batch import Weighted, weighing
 from headstart.data.episodes import Episodes
 from headstart.data.rows import RowLists
@@ -55,10 +53,8 @@ def numpy_forward(params, x):
 
 def unsettled(params):
     """Parameters moved away from scales of one and shifts of zero."""
-    leaves, structure = jax.tree.flatten(params)
-    keys = jax.random.split(jax.random.key(5), len(leaves))
-    moved = [a + 0.1 * jax.random.normal(k, a.shape, a.dtype) for a, k in zip(leaves, keys, strict=True)]
-    return jax.tree.unflatten(structure, moved)
+    rng = np.random.default_rng(5)
+    return jax.tree.map(lambda a: jnp.asarray(np.asarray(a) + 0.1 * rng.normal(size=a.shape), a.dtype), params)
 
 
 @pytest.mark.parametrize(
@@ -101,18 +97,18 @@ def test_forward_pass(monkeypatch, backend, normalisation):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     model = Conv((9, 7, 2), outputs=3, filters=4, blocks=2, normalisation=normalisation)
     params, x = unsettled(model.init(jax.random.key(0))), images(5, 9, 7, 2)
-    np.testing.assert_allclose(model.apply(params, x), numpy_forward(params, x), rtol=1e-10)
+    np.testing.assert_allclose(jax.jit(model.apply)(params, x), numpy_forward(params, x), rtol=1e-10)
 
 
 @pytest.mark.usefixtures("x64")
 def test_samples_with_weights_are_each_normalised_alone():
     model = Conv((8, 8), outputs=3, filters=4, blocks=2)
-    problem, params = hs.Classification(model), unsettled(model.init(jax.random.key(0)))
+    loss, params = jax.jit(hs.Classification(model).loss), unsettled(model.init(jax.random.key(0)))
     batch = hs.Examples(jnp.asarray(images(4, 8, 8)), jnp.asarray([0, 1, 2, 0]))
     weighted = Weighted(batch, jnp.asarray([1.0, 1.0, 1.0, 0.0]))
-    alone = [problem.loss(params, jax.tree.map(lambda a, i=i: a[i : i + 1], batch)) for i in range(3)]
-    np.testing.assert_allclose(weighing(problem.loss)(params, weighted), np.mean(alone), rtol=1e-10)
-    together = problem.loss(params, jax.tree.map(lambda a: a[:3], batch))
+    alone = [loss(params, jax.tree.map(lambda a, i=i: a[i : i + 1], batch)) for i in range(3)]
+    np.testing.assert_allclose(weighing(loss)(params, weighted), np.mean(alone), rtol=1e-10)
+    together = loss(params, jax.tree.map(lambda a: a[:3], batch))
     assert abs(together - np.mean(alone)) > 1e-3
 
 
@@ -126,9 +122,13 @@ def test_both_forms_agree_in_value_gradient_and_curvature(monkeypatch, precision
 
         def all_of_it(backend):
             monkeypatch.setattr(jax, "default_backend", lambda: backend)
-            logits = model.apply(params, batch.x)
-            gradient, product = jax.jvp(lambda w: jax.grad(problem.loss)(w, batch), (params,), (v,))
-            return logits, gradient, product
+
+            @jax.jit
+            def values(params, v, batch):
+                gradient_and_product = jax.jvp(lambda w: jax.grad(problem.loss)(w, batch), (params,), (v,))
+                return model.apply(params, batch.x), gradient_and_product
+
+            return values(params, v, batch)
 
         patches, native = (all_of_it(backend) for backend in FORMS)
         assert patches[0].dtype == jnp.dtype(f"float{precision}")
@@ -141,6 +141,12 @@ def test_the_convolution_follows_the_machine(monkeypatch):
         monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
         text = str(jax.make_jaxpr(lambda *both: conv.convolve(*both))(x, weight))
         assert ("conv_general_dilated" in text) == (backend == "gpu")
+
+
+def test_equal_pixels_are_pooled_with_a_finite_derivative():
+    gradient = jax.jit(jax.grad(lambda x: conv.pool(x).sum()))(jnp.ones((2, 5, 4, 3)))
+    assert gradient.sum() == 2 * 2 * 2 * 3
+    assert set(np.unique(gradient)) == {0, 1}
 
 
 def few_shot(ways, held_out):
@@ -160,11 +166,10 @@ def few_shot(ways, held_out):
 def test_per_fedavg_trains_one_on_episodes():
     federation = few_shot(ways=3, held_out=1)
     problem = hs.Classification(Conv(federation.task.inputs, federation.task.outputs, filters=8, blocks=2))
-    algorithm = hs.per_fedavg(inner_lr=0.2, outer_lr=0.1, batch_size="full", local_steps=5)
-    result = hs.train(algorithm, problem, federation, rounds=10, evaluation=hs.Evaluation(steps=(0, 1), every=10))
+    algorithm = hs.per_fedavg(inner_lr=0.05, outer_lr=0.05, batch_size="full", local_steps=5)
+    result = hs.train(algorithm, problem, federation, rounds=5, evaluation=hs.Evaluation(steps=(0, 1), every=5))
     loss = result.history["loss"].to_numpy()
     assert np.isfinite(loss).all()
-    print(result.history.to_pylist())
     assert result.final("loss", 1)["mean"] < np.log(3) / 2
 
 
@@ -185,25 +190,16 @@ def test_refusals(build, words):
         build()
 
 
-def run(monkeypatch, folder, *settings):
-    """The command's exit code."""
-    arguments = [part for setting in settings for part in ("--set", setting)]
-    monkeypatch.setattr(sys, "argv", ["headstart", "run", "--out", str(folder), *arguments])
-    try:
-        main()
-    except SystemExit as stop:
-        return stop.code or 0
-    return 0
+def test_a_configuration_can_ask_for_one():
+    tables = {
+        "data": {"name": "mnist-small", "clients": 4, "held_out": 1},
+        "model": {"name": "mlp", "hidden": [8]},
+        "algorithm": {"name": "fedavg"},
+    }
+    asked = Experiment.from_tables(with_settings(tables, ["model.name=conv", "model.filters=2"]))
+    assert asked.resolved["model"] == {"name": "conv", "filters": 2, "blocks": 4, "normalisation": "batch"}
+    assert asked.problem(asked.federation()) == hs.Classification(Conv((28, 28), 10, filters=2))
 
-
-def test_a_configuration_can_ask_for_one(monkeypatch, tmp_path, capsys):
-    quick = ("train.rounds=1", "train.backend=vmap", "train.cohort=2", "algorithm.local_steps=1", "data.clients=4",
-             "data.held_out=1")  # fmt: skip
-    small = ("model.name=conv", "model.filters=2", "model.blocks=2")
-    assert run(monkeypatch, tmp_path / "run", *quick, *small) == 0, capsys.readouterr().err
-    assert hs.load_run(tmp_path / "run").config["model"] == {
-        "name": "conv", "filters": 2, "blocks": 2, "normalisation": "batch"
-    }  # fmt: skip
-    capsys.readouterr()
-    assert run(monkeypatch, tmp_path / "other", "data.name=sine", *small) == 2
-    assert "not images" in capsys.readouterr().err
+    waves = Experiment.from_tables(with_settings(tables, ["model.name=conv", "data.name=sine"]))
+    with pytest.raises(UsageError, match="inputs = 1 are not images"):
+        waves.problem(waves.federation())

@@ -37,6 +37,8 @@ class LocalOnly(Algorithm):
     Symbols: ``learning_rate`` alpha, ``own_steps`` the number of steps, ``batch_size`` the batch on which training
     reports the untrained model's loss.
 
+    Deviations: none, for there is no paper of it.
+
     >>> LocalOnly(own_steps=50).cost()
     Cost(gradients=0, products=0, batches={1: 1})
     """

@@ -32,7 +32,11 @@ class Meter:
             gradient = jax.grad(plain)(params, batch)
             return jax.tree.map(lambda leaf: cotangent * leaf, gradient), jax.tree.map(jnp.zeros_like, batch)
 
-        self.loss = jax.custom_vjp(plain)
+        def value(params, batch):
+            self.note(batch)
+            return plain(params, batch)
+
+        self.loss = jax.custom_vjp(value)
         self.loss.defvjp(lambda params, batch: (plain(params, batch), (params, batch)), backward)
 
     def objective(self, problem):

@@ -14,7 +14,7 @@ from headstart.cli.experiment import read_experiment, with_settings
 from headstart.cli.own_data import DataOptions
 from headstart.data import DATASETS, Federation, sources
 from headstart.data.partitions import Partition, describe
-from headstart.data.tables import prepare
+from headstart.data.tables import memory_needed, prepare
 from headstart.errors import UsageError
 from headstart.report import partition_table, plot_partition, plot_samples, samples_table
 
@@ -39,6 +39,8 @@ def catalogue() -> Table:
 
 def show_data(data: str, settings: list[str], picture: Path | None, console: Console) -> None:
     """Print what a data set holds, and draw some of it."""
+    if Path(data).exists() and not data.endswith(".toml"):
+        console.print(f"Reading {escape(data)} takes up to {memory_needed(data) / 1e6:,.0f} MB of memory.")
     samples = _dealt(data, settings).samples
     console.print(samples_table(samples))
     if picture is not None:

@@ -65,7 +65,7 @@ def test_data_is_shown_and_drawn(headstart, people, tmp_path):
     columns = ("--set", "client=person", "--set", "label=activity")
     code, out, _ = headstart("data", "show", people, *columns, "--picture", tmp_path / "show.png")
     assert code == 0
-    for words in ("96", "4 of float32", "one of 2 classes", "run", "sit", "8 values: p0"):
+    for words in ("takes up to", "96", "4 of float32", "one of 2 classes", "run", "sit", "8 values: p0"):
         assert words in out, out
     code, out, _ = headstart("data", "partition", people, *columns, "--picture", tmp_path / "partition.png")
     assert code == 0

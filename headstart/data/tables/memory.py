@@ -26,8 +26,8 @@ CSV_ROW_BYTES = 80
 GZIP_FACTOR = 4.0
 """How much larger a CSV file is than its compressed form, as a rule."""
 
-READER_BYTES = 2**27
-"""What a reader of tables keeps for itself."""
+READER_BYTES = 2**28
+"""What a reader of tables and the threads that work beside it keep for themselves."""
 
 SAMPLE_BYTES = 2**20
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from headstart.data import DATASETS, Federation
+from headstart.data import DATASETS, EpisodeClients, Federation
 from headstart.errors import UsageError, did_you_mean
 
 __all__ = ["DataOptions", "fitted"]
@@ -13,6 +13,12 @@ __all__ = ["DataOptions", "fitted"]
 MOST_CLIENTS = 10
 """A round's cohort, unless an experiment says otherwise."""
 BATCH = 20
+WHOLE = 200
+"""Clients adapt on all of their support samples at once if none has more than this."""
+LARGE_BATCH = 100
+CLASSIFICATION_STEPS = {"inner_lr": 0.03, "outer_lr": 0.05}
+REGRESSION_STEPS = {"inner_lr": 0.01, "outer_lr": 0.01}
+"""Smaller, for a squared error has no bound on its gradient."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +58,22 @@ class DataOptions:
 
 
 def fitted(tables: Mapping[str, Any], federation: Federation) -> dict[str, Any]:
-    """An experiment without cohort or batch size, with those that suit the data."""
-    algorithm, train = dict(tables.get("algorithm", {})), dict(tables.get("train", {}))
+    """An experiment without cohort, batch or step sizes, with those that suit the data."""
+    algorithm, train, evaluate = (dict(tables.get(name, {})) for name in ("algorithm", "train", "evaluate"))
+    regression = federation.task is not None and federation.task.kind == "regression"
+    algorithm = {**(REGRESSION_STEPS if regression else CLASSIFICATION_STEPS), **algorithm}
     train.setdefault("cohort", min(MOST_CLIENTS, federation.trained))
-    if federation.counts is not None:
+    if isinstance(federation.clients, EpisodeClients):
+        # A task is adapted to on its shots and judged by its queries.
+        episodes = federation.clients.episodes
+        shots, queries = episodes.ways * episodes.shots, episodes.ways * episodes.queries
+        sizes = {"batch_size": queries, "inner_batch_size": shots, "curvature_batch_size": shots}
+        algorithm = {**sizes, **algorithm}
+    elif federation.counts is not None:
         algorithm.setdefault("batch_size", min(BATCH, int(federation.counts["train"][: federation.trained].min())))
-    return {**tables, "algorithm": algorithm, "train": train}
+    if federation.counts is not None and federation.counts["support"].max() > WHOLE:
+        evaluate.setdefault("batch_size", min(LARGE_BATCH, int(federation.counts["support"].min())))
+    return {**tables, "algorithm": algorithm, "train": train, "evaluate": evaluate}
 
 
 def _number(text: str) -> int | float:

@@ -8,6 +8,7 @@ import pyarrow.csv as csv
 import pytest
 
 import headstart as hs
+from headstart.cli.own_data import fitted
 
 PEOPLE, EACH = 8, 12
 QUICK = ("--set", "train.rounds=2", "--set", "train.backend=vmap", "--set", "model.hidden=[4]")
@@ -49,6 +50,21 @@ def test_a_table_of_ones_own_is_one_command(headstart, people, tmp_path):
     assert record.config["algorithm"]["batch_size"] == 10, "as many as the smallest client has"
     assert set(record.methods) == {"per-fedavg", "fedavg", "alone"}
     assert record.methods["fedavg"].table["held_out"].to_numpy(zero_copy_only=False).sum() == 2 * 3 * 3
+
+
+def test_settings_suit_the_data():
+    digits = hs.data.mnist_small()
+    sizes = fitted({"algorithm": {"inner_lr": 0.5}}, digits)
+    assert sizes["algorithm"] == {"inner_lr": 0.5, "outer_lr": 0.05, "batch_size": 20}, "what is given stays"
+    assert "batch_size" not in sizes["evaluate"]
+    assert fitted({}, hs.data.sine())["algorithm"] == {"inner_lr": 0.01, "outer_lr": 0.01}
+    y = np.repeat(np.arange(4), 20)
+    shapes = hs.data.Samples("shapes", np.zeros((80, 4, 4), np.uint8), y, tuple("abcd"))
+    episodes = hs.Federation.from_episodes(shapes, [np.arange(80)] * 2, hs.data.Episodes(3, 2, 5))
+    sizes = fitted({}, episodes)["algorithm"]
+    assert (sizes["batch_size"], sizes["inner_batch_size"], sizes["curvature_batch_size"]) == (15, 6, 6)
+    large = hs.Federation.from_arrays(np.zeros((500, 1)), [np.arange(400), np.arange(400, 450)], [[450]] * 2)
+    assert fitted({}, large)["evaluate"] == {"batch_size": 50}
 
 
 def test_a_table_can_be_prepared_and_then_stays_on_disk(headstart, people, tmp_path):

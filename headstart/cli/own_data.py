@@ -63,6 +63,9 @@ def fitted(tables: Mapping[str, Any], federation: Federation) -> dict[str, Any]:
     regression = federation.task is not None and federation.task.kind == "regression"
     algorithm = {**(REGRESSION_STEPS if regression else CLASSIFICATION_STEPS), **algorithm}
     train.setdefault("cohort", min(MOST_CLIENTS, federation.trained))
+    baselines = {label: dict(table) for label, table in tables.get("baselines", {}).items()}
+    if regression and baselines.get("alone", {}).get("name") == "local-only":
+        baselines["alone"].setdefault("learning_rate", REGRESSION_STEPS["inner_lr"])
     if isinstance(federation.clients, EpisodeClients):
         # A task is adapted to on its shots and judged by its queries.
         episodes = federation.clients.episodes
@@ -73,7 +76,7 @@ def fitted(tables: Mapping[str, Any], federation: Federation) -> dict[str, Any]:
         algorithm.setdefault("batch_size", min(BATCH, int(federation.counts["train"][: federation.trained].min())))
     if federation.counts is not None and federation.counts["support"].max() > WHOLE:
         evaluate.setdefault("batch_size", min(LARGE_BATCH, int(federation.counts["support"].min())))
-    return {**tables, "algorithm": algorithm, "train": train, "evaluate": evaluate}
+    return {**tables, "algorithm": algorithm, "baselines": baselines, "train": train, "evaluate": evaluate}
 
 
 def _number(text: str) -> int | float:

@@ -50,14 +50,14 @@ def comparison_table(record: RunRecord) -> Table:
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
-    table.add_column("method", overflow="fold", vertical="bottom")
+    table.add_column("method", overflow="fold", vertical="bottom", min_width=12)
     table.add_column("", no_wrap=True)
     for heading in (*map(adapted_after, steps), "worst 10%", "best round", "time"):
         # In two lines, so that a usual terminal has room for three numbers of steps.
         table.add_column(heading.replace(" ", "\n", 1), justify="right", no_wrap=True)
 
     def shown(value: float) -> str:
-        return f"{100 * value:.1f}" if percent else f"{value:.4f}"
+        return f"{100 * value:.1f}" if percent else f"{value:.3f}"
 
     for label, summary in finished.items():
         rows = [row for row in summary if row["metric"] == metric]

@@ -1,11 +1,13 @@
-"""CPU cores as JAX devices, for the backend ``sharded``."""
+"""How JAX is started: its CPU devices, and where compiled programs are kept."""
+
+from pathlib import Path
 
 import jax
 
 from headstart.core import checks
 from headstart.errors import UsageError
 
-__all__ = ["use_cpu_devices"]
+__all__ = ["keep_compiled_programs", "use_cpu_devices"]
 
 
 def use_cpu_devices(n: int) -> None:
@@ -23,3 +25,15 @@ def use_cpu_devices(n: int) -> None:
                 f"{n} devices are asked for, but JAX has already started with {jax.device_count()}.",
                 "Call headstart.use_cpu_devices first thing, before any array is made.",
             ) from error
+
+
+def keep_compiled_programs() -> None:
+    """Keep compiled programs for next time, unless JAX has been told where."""
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        cache = Path.home() / ".cache" / "headstart" / "xla"
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return
+        jax.config.update("jax_compilation_cache_dir", str(cache))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -23,6 +23,7 @@ from headstart.core import (
     checks,
     draw_tasks,
     remember,
+    step_keys,
     step_size_at,
     tree,
 )
@@ -70,7 +71,8 @@ class LocalMOML(RememberingAlgorithm):
     Deviations: the paper writes the restarted memory as u_(r,1) and lets (6) move it at h = 1; it is u_(r,0) here.
     It leaves open how a kept memory begins (Corollary 2 has no S_0): with the adapted model of the first visit, as
     in MOML. It keeps memories only where all clients take part; here any cohort may. ``shared_batch`` (one batch
-    for S_1, S_2 and S_3) is not the paper's.
+    for S_1, S_2 and S_3) is not the paper's, nor is ``reuse_batch`` (every local step of a round looks at the same
+    tasks and samples, as in the paper's released code; S_0 stays another draw).
     """
 
     local_steps: int = eqx.field(static=True, default=4)
@@ -78,6 +80,7 @@ class LocalMOML(RememberingAlgorithm):
     memory_batch_size: Size | None = eqx.field(static=True, default=None)
     tasks_per_client: int = eqx.field(static=True, default=1)
     tasks_per_step: int = eqx.field(static=True, default=1)
+    reuse_batch: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
         checks.whole("local_steps", self.local_steps, 1)
@@ -121,7 +124,7 @@ class LocalMOML(RememberingAlgorithm):
             return (tree.add_scaled(w, -down.lr, step.gradient), step.memory), step.loss  # line 12
 
         memory = state if self.keep_memory else self._restarted(loss, down.params, client, key)
-        keys = jax.vmap(lambda h: jax.random.fold_in(key, h))(jnp.arange(self.local_steps))
+        keys = step_keys(key, self.local_steps, self.reuse_batch)
         (w, memory), values = jax.lax.scan(local_step, (down.params, memory), keys)
         return ClientResult(memory if self.keep_memory else (), w, {"loss": jnp.mean(values)})
 
@@ -130,7 +133,8 @@ class LocalMOML(RememberingAlgorithm):
 
     def cost(self) -> Cost:
         step, steps = self.step_cost, self.local_steps * self.tasks_per_step
-        batches = {size: steps * count for size, count in step.batches.items()}
+        draws = self.tasks_per_step if self.reuse_batch else steps
+        batches = {size: draws * count for size, count in step.batches.items()}
         restarts = 0 if self.keep_memory else self.tasks_per_client
         if restarts:
             batches[self.restart_size] = batches.get(self.restart_size, 0) + restarts

@@ -78,7 +78,8 @@ class MetaFL(Algorithm):
     Cost(gradients=40, products=0, batches={40: 28})
 
     Deviations: batches are drawn with replacement, so that they are independent as the analysis assumes.
-    ``shared_batch`` uses one batch for all of a local step; no paper does, much code does.
+    ``shared_batch`` uses one batch for all of a local step; no paper does, much code does. With ``reuse_batch``
+    every local step of a round looks at the same samples, as in the code released with wang and in no paper.
     """
 
     inner_steps: int = eqx.field(static=True, default=1)
@@ -90,6 +91,7 @@ class MetaFL(Algorithm):
     inner_batch_size: Size | tuple[int, ...] | None = eqx.field(static=True, default=None)
     curvature_batch_size: Size | tuple[int, ...] | None = eqx.field(static=True, default=None)
     shared_batch: bool = eqx.field(static=True, default=False)
+    reuse_batch: bool = eqx.field(static=True, default=False)
     random_iterate: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
@@ -125,7 +127,7 @@ class MetaFL(Algorithm):
             value, v = jax.value_and_grad(loss)(u, episode.outer)
             return value, self.adaptation.pullback(loss, self.curvature, trajectory, episode.curvature, v)
 
-        end = descend(meta_gradient, down.params, self.local_steps, down.lr, key, down.keep)
+        end = descend(meta_gradient, down.params, self.local_steps, down.lr, key, down.keep, self.reuse_batch)
         return ClientResult(state, MetaUp(end.params, end.iterate), {"loss": end.loss})
 
     def server_update(self, server: MetaServer, mean_up: MetaUp) -> MetaServer:
@@ -138,9 +140,10 @@ class MetaFL(Algorithm):
 
     def cost(self) -> Cost:
         tau, nu = self.local_steps, self.inner_steps
+        draws = 1 if self.reuse_batch else tau
         episode = self.batches.count(nu, self.curvature.needs_batches)
         return Cost(
             gradients=tau * (nu + 1 + nu * self.curvature.gradients),
             products=tau * nu * self.curvature.products,
-            batches={size: tau * batches for size, batches in episode.items()},
+            batches={size: draws * batches for size, batches in episode.items()},
         )

@@ -15,6 +15,7 @@ def per_fedavg(
     inner_batch_size: Size | None = None,
     curvature_batch_size: Size | None = None,
     shared_batch: bool = False,
+    reuse_batch: bool = False,
     random_iterate: bool = False,
 ) -> MetaFL:
     r"""Train a model to be good after one gradient step on each client's own data.
@@ -32,7 +33,8 @@ def per_fedavg(
     >>> per_fedavg(local_steps=10, curvature="exact").cost()
     Cost(gradients=20, products=10, batches={40: 30})
 
-    Deviations: none. ``shared_batch`` (one batch for D, D' and D'') is not the paper's.
+    Deviations: none. ``shared_batch`` (one batch for D, D' and D'') is not the paper's, nor is ``reuse_batch``
+    (every local step of a round looks at the same samples, as in the code released with wang).
     """
     return MetaFL(
         inner_steps=1,
@@ -44,5 +46,6 @@ def per_fedavg(
         inner_batch_size=inner_batch_size,
         curvature_batch_size=curvature_batch_size,
         shared_batch=shared_batch,
+        reuse_batch=reuse_batch,
         random_iterate=random_iterate,
     )

@@ -42,7 +42,8 @@ class PFedMe(Algorithm):
     :math:`w^i_{t-1}`.
 
     Symbols: ``penalty`` lambda, ``outer_lr`` eta, ``local_steps`` R, ``inner_steps`` K, ``server_mixing`` beta,
-    ``batch_size`` D. Its inner step size has no symbol in the paper.
+    ``batch_size`` D. Its inner step size has no symbol in the paper. ``personal_penalty`` is lambda when a client
+    personalizes, ``penalty`` unless given.
 
     T. Dinh, Tran and Nguyen 2020, Algorithm 1.
 
@@ -50,7 +51,9 @@ class PFedMe(Algorithm):
     Cost(gradients=20, products=0, batches={40: 4})
 
     Deviations: only the cohort computes (the paper lets every client compute and averages a sample; the
-    result is the same, since clients keep nothing between rounds).
+    result is the same, since clients keep nothing between rounds). ``reuse_batch`` (every local step of a round looks
+    at the same samples, as in the code released with wang) is not the paper's, nor is ``personal_penalty = 0``, the
+    plain fine-tuning by which wang compares all methods.
     """
 
     penalty: Array | float = 15.0
@@ -60,9 +63,12 @@ class PFedMe(Algorithm):
     server_mixing: Array | float = 1.0
     local_steps: int = eqx.field(static=True, default=4)
     batch_size: Size = eqx.field(static=True, default=40)
+    reuse_batch: bool = eqx.field(static=True, default=False)
+    personal_penalty: Array | float | None = None
 
     def __check_init__(self) -> None:
         checks.at_least("penalty", self.penalty, 0)
+        checks.at_least("personal_penalty", self._own_penalty, 0)
         checks.at_least("inner_lr", self.inner_lr, 0)
         checks.positive("server_mixing", self.server_mixing)
         check_step_size("outer_lr", self.outer_lr)
@@ -82,10 +88,10 @@ class PFedMe(Algorithm):
     def client_update(self, loss: Loss, down: Down, state: Any, client: ClientSamples, key: Array) -> ClientResult:
         def envelope_gradient(w: Params, key: Array) -> tuple[Array, Params]:
             batch = client.sample(key, self.batch_size)
-            theta, value = self._personal_model(loss, w, w, lambda t: batch, self.inner_steps)
+            theta, value = self._personal_model(loss, w, lambda t: batch, self.inner_steps, self.penalty)
             return value, tree.scale(self.penalty, tree.sub(w, theta))
 
-        end = descend(envelope_gradient, down.params, self.local_steps, down.lr, key)
+        end = descend(envelope_gradient, down.params, self.local_steps, down.lr, key, reuse=self.reuse_batch)
         return ClientResult(state, end.params, {"loss": end.loss})
 
     def server_update(self, server: Server, mean_up: Params) -> Server:
@@ -98,22 +104,27 @@ class PFedMe(Algorithm):
         def batch(t: Array) -> Batch:
             return support.sample(jax.random.fold_in(key, t), size)
 
-        return self._personal_model(loss, down.params, down.params, batch, steps)[0] if steps else down.params
+        if not steps:
+            return down.params
+        return self._personal_model(loss, down.params, batch, steps, self._own_penalty)[0]
 
     def cost(self) -> Cost:
-        return Cost(
-            gradients=self.local_steps * self.inner_steps, products=0, batches={self.batch_size: self.local_steps}
-        )
+        draws = 1 if self.reuse_batch else self.local_steps
+        return Cost(gradients=self.local_steps * self.inner_steps, products=0, batches={self.batch_size: draws})
+
+    @property
+    def _own_penalty(self) -> Array | float:
+        return self.penalty if self.personal_penalty is None else self.personal_penalty
 
     def _personal_model(
-        self, loss: Loss, theta: Params, anchor: Params, batch: Any, steps: int
+        self, loss: Loss, anchor: Params, batch: Any, steps: int, penalty: Array | float
     ) -> tuple[Params, Array]:
-        """Gradient steps on the loss plus the pull towards ``anchor``, and the mean loss on the way."""
+        """Gradient steps from ``anchor`` on the loss plus the pull towards it, and the mean loss on the way."""
 
         def step(theta: Params, t: Array) -> tuple[Params, Array]:
             value, gradient = jax.value_and_grad(loss)(theta, batch(t))
-            pull = tree.scale(self.penalty, tree.sub(theta, anchor))
+            pull = tree.scale(penalty, tree.sub(theta, anchor))
             return tree.add_scaled(theta, -self.inner_lr, tree.add(gradient, pull)), value
 
-        theta, values = jax.lax.scan(step, theta, jnp.arange(steps))
+        theta, values = jax.lax.scan(step, anchor, jnp.arange(steps))
         return theta, jnp.mean(values)

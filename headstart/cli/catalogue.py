@@ -5,7 +5,7 @@ import inspect
 from rich.table import Table
 
 from headstart.algorithms import ALGORITHMS
-from headstart.cli.build import plan
+from headstart.config import plan
 
 __all__ = ["catalogue"]
 

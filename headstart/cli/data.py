@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headstart.cli.build import plan
 from headstart.cli.experiment import read_experiment, with_settings
 from headstart.cli.own_data import DataOptions
+from headstart.config import plan
 from headstart.data import DATASETS, Federation, sources
 from headstart.data.partitions import Partition, describe
 from headstart.data.tables import memory_needed, prepare

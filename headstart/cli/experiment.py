@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headstart.algorithms import ALGORITHMS
-from headstart.cli.build import Plan, plan
+from headstart.config import Plan, plan
 from headstart.core import Weighting, checks
 from headstart.data import DATASETS, Federation
 from headstart.errors import UsageError, did_you_mean

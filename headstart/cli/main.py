@@ -1,4 +1,4 @@
-"""The `headstart` command: `run`, `plan`, `algorithms`, `data`, `--version`."""
+"""The `headstart` command: `run`, `plan`, `reproduce`, `algorithms`, `data`, `--version`."""
 
 import sys
 from pathlib import Path
@@ -205,6 +205,54 @@ def plan_experiment(
 
     options = PlanOptions(epsilon, radius, safety, clients)
     show_plan(experiment, settings or [], seed, options, out, picture, rounds, console)
+
+
+@app.command("reproduce")
+def reproduce_papers(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="Experiments (`wang/table3`) or papers (`wang`); left out, all."),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="So many seeds, instead of what each experiment says.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Smaller runs: all experiments in 20 minutes on 2 cores.")
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The folder with the data sets; left out, HEADSTART_DATA or the cache."),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes side by side; left out, one a core.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder for results; left out, `reproduction/full` or `reproduction/quick`."),
+    ] = None,
+    report_only: Annotated[
+        bool, typer.Option("--report-only", help="Run nothing; write the reports of what is there.")
+    ] = False,
+    docs: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write one page of all reports into this Markdown file.")
+    ] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Run the papers' tables and figures again, and judge their claims by what comes out.
+
+    `headstart reproduce --list` names all experiments; `headstart reproduce wang/table3` runs one.
+
+    `headstart reproduce --quick --data ~/data` runs all of them, smaller.
+
+    The same command goes on where it stopped, after Ctrl-C or a crash.
+    """
+    from headstart.cli.reproduce import ReproduceOptions, list_experiments, reproduce
+
+    if list_all:
+        list_experiments(console)
+        return
+    out = out or Path("reproduction") / ("quick" if quick else "full")
+    options = ReproduceOptions(
+        tuple(ids or ()), "quick" if quick else "full", seeds, data, jobs, out, docs, report_only
+    )
+    raise typer.Exit(reproduce(options, console))
 
 
 @app.command()

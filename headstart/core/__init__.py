@@ -15,7 +15,7 @@ from headstart.core.composition import (
 from headstart.core.curvature import CURVATURES, Curvature, Exact, FirstOrder, HessianFree, as_curvature
 from headstart.core.episode import BatchSizes, Episode
 from headstart.core.keys import Purpose, client_key, round_key, run_key
-from headstart.core.local import LocalSteps, descend
+from headstart.core.local import LocalSteps, descend, step_keys
 from headstart.core.memory import Decay, LazyMemory, Memory, Trail, recall, refreshed, remember
 from headstart.core.schedule import SCHEDULES, Diminishing, Schedule, StepDecay, StepSize, check_step_size, step_size_at
 from headstart.core.tasks import ClientTasks, draw_tasks
@@ -76,6 +76,7 @@ __all__ = [
     "remember",
     "round_key",
     "run_key",
+    "step_keys",
     "step_size_at",
     "weighing",
 ]

@@ -10,7 +10,7 @@ from jax import Array
 from headstart.core import tree
 from headstart.core.batch import Params
 
-__all__ = ["LocalSteps", "descend"]
+__all__ = ["LocalSteps", "descend", "step_keys"]
 
 Direction = Callable[[Params, Array], tuple[Array, Params]]
 """``(w, key) -> (loss, direction)`` of one local step."""
@@ -26,10 +26,25 @@ class LocalSteps(NamedTuple):
     """The iterate ``w_t`` for the ``t`` that was asked for, before its step was taken."""
 
 
+def step_keys(key: Array, steps: int, reuse: bool = False) -> Array:
+    """A key for every local step of a round; ``reuse`` gives all of them the first one's, and so its samples."""
+    # All keys at once: in the loop over the steps each would be a loop of its own.
+    return jax.vmap(lambda t: jax.random.fold_in(key, t))(jnp.zeros(steps, int) if reuse else jnp.arange(steps))
+
+
 def descend(
-    direction: Direction, w: Params, steps: int, lr: Array | float, key: Array, keep: Array | None = None
+    direction: Direction,
+    w: Params,
+    steps: int,
+    lr: Array | float,
+    key: Array,
+    keep: Array | None = None,
+    reuse: bool = False,
 ) -> LocalSteps:
-    """``w_t = w_(t-1) - lr * direction(w_(t-1))`` for ``t = 1 .. steps``, keeping ``w_keep`` on the way."""
+    """``w_t = w_(t-1) - lr * direction(w_(t-1))`` for ``t = 1 .. steps``, keeping ``w_keep`` on the way.
+
+    With ``reuse`` every step is given the same key.
+    """
 
     def step(
         carry: tuple[Params, Params | None], at: tuple[Array, Array]
@@ -41,8 +56,5 @@ def descend(
         return (tree.add_scaled(w, -lr, d), kept), loss
 
     start = (w, None if keep is None else w)
-    # All keys at once: in the loop each would be a loop of its own.
-    times = jnp.arange(steps)
-    keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(times)
-    (w, kept), losses = jax.lax.scan(step, start, (times, keys))
+    (w, kept), losses = jax.lax.scan(step, start, (jnp.arange(steps), step_keys(key, steps, reuse)))
     return LocalSteps(w, jnp.mean(losses), kept)

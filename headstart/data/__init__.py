@@ -20,6 +20,7 @@ from headstart.data.mapped import MappedClients
 from headstart.data.rows import RowLists
 from headstart.data.samples import Samples
 from headstart.data.tables import arrays, folder, images, open_data, partitioned, prepare, prepared, table
+from headstart.data.waves import WaveTasks, waves
 
 DATASETS: dict[str, Callable[..., Federation]] = {
     "mnist-small": mnist_small,
@@ -50,6 +51,7 @@ __all__ = [
     "Part",
     "RowLists",
     "Samples",
+    "WaveTasks",
     "arrays",
     "cifar10",
     "cifar100",
@@ -70,4 +72,5 @@ __all__ = [
     "sine",
     "sources",
     "table",
+    "waves",
 ]

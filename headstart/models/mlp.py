@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import prod, sqrt
+from typing import Literal, get_args
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from headstart.core import checks
@@ -16,6 +19,7 @@ __all__ = ["ACTIVATIONS", "MLP", "Dense", "Perceptron"]
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "elu": jax.nn.elu,
+    "elu-0.2": partial(jax.nn.elu, alpha=0.2),
     "gelu": jax.nn.gelu,
     "relu": jax.nn.relu,
     "sigmoid": jax.nn.sigmoid,
@@ -26,17 +30,25 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 """Activation functions by name."""
 
 
+Initial = Literal["uniform", "he", "he-normal-bias"]
+"""All uniform in ``+- 1/sqrt(fan-in)``; weights normal of variance 2/fan-in, with zero or standard normal biases."""
+
+
 class Dense(eqx.Module):
     """``x W + b`` with ``W`` of shape (inputs, outputs): on a CPU the faster way round for small batches."""
 
     weight: Array
     bias: Array
 
-    def __init__(self, inputs: int, outputs: int, key: Array):
+    def __init__(self, inputs: int, outputs: int, key: Array, initial: Initial = "uniform"):
         weight_key, bias_key = jax.random.split(key)
-        bound = 1 / sqrt(inputs)
-        self.weight = jax.random.uniform(weight_key, (inputs, outputs), minval=-bound, maxval=bound)
-        self.bias = jax.random.uniform(bias_key, (outputs,), minval=-bound, maxval=bound)
+        if initial == "uniform":
+            bound = 1 / sqrt(inputs)
+            self.weight = jax.random.uniform(weight_key, (inputs, outputs), minval=-bound, maxval=bound)
+            self.bias = jax.random.uniform(bias_key, (outputs,), minval=-bound, maxval=bound)
+            return
+        self.weight = jax.random.normal(weight_key, (inputs, outputs)) * sqrt(2 / inputs)
+        self.bias = jax.random.normal(bias_key, (outputs,)) if initial == "he-normal-bias" else jnp.zeros(outputs)
 
     def __call__(self, x: Array) -> Array:
         return x @ self.weight + self.bias
@@ -47,17 +59,20 @@ class Perceptron(eqx.Module):
 
     layers: tuple[Dense, ...]
     activation: str = eqx.field(static=True)
+    output_activation: str | None = eqx.field(static=True, default=None)
 
     def __call__(self, x: Array) -> Array:
         for layer in self.layers[:-1]:
             x = ACTIVATIONS[self.activation](layer(x))
-        return self.layers[-1](x)
+        x = self.layers[-1](x)
+        return x if self.output_activation is None else ACTIVATIONS[self.output_activation](x)
 
 
 @dataclass(frozen=True)
 class MLP(Model):
-    """A perceptron on flattened inputs, weights and biases uniform in ``+- 1/sqrt(fan-in)``.
+    """A perceptron on flattened inputs.
 
+    Weights and biases begin uniform in ``+- 1/sqrt(fan-in)``, unless ``initial`` says otherwise.
     ``hidden=(80, 60), activation="elu"`` is fallah's and jamali's network, ``(40, 40), "relu"`` wang's.
 
     >>> import jax
@@ -70,14 +85,19 @@ class MLP(Model):
     outputs: int
     hidden: tuple[int, ...] = (80, 60)
     activation: str = "elu"
+    output_activation: str | None = None
+    initial: Initial = "uniform"
 
     def __post_init__(self) -> None:
         for name, value in (("inputs", self._features), ("outputs", self.outputs)):
             checks.whole(name, value, 1)
         for width in self.hidden:
             checks.whole("hidden", width, 1)
-        if self.activation not in ACTIVATIONS:
-            raise UsageError(f"There is no activation {self.activation!r}.", did_you_mean(self.activation, ACTIVATIONS))
+        for chosen in (self.activation, self.output_activation):
+            if chosen is not None and chosen not in ACTIVATIONS:
+                raise UsageError(f"There is no activation {chosen!r}.", did_you_mean(chosen, ACTIVATIONS))
+        if self.initial not in get_args(Initial):
+            raise UsageError(f"There is no initial {self.initial!r}.", did_you_mean(self.initial, get_args(Initial)))
 
     @property
     def _features(self) -> int:
@@ -86,8 +106,8 @@ class MLP(Model):
     def init(self, key: Array) -> Perceptron:
         widths = (self._features, *self.hidden, self.outputs)
         keys = jax.random.split(key, len(widths) - 1)
-        layers = tuple(Dense(m, n, k) for m, n, k in zip(widths[:-1], widths[1:], keys, strict=True))
-        return Perceptron(layers, self.activation)
+        layers = tuple(Dense(m, n, k, self.initial) for m, n, k in zip(widths[:-1], widths[1:], keys, strict=True))
+        return Perceptron(layers, self.activation, self.output_activation)
 
     def apply(self, params: Perceptron, x: Array) -> Array:
         return params(x.reshape(x.shape[0], self._features))

@@ -32,20 +32,31 @@ class SupervisedTask:
 
 @dataclass(frozen=True)
 class Classification(Problem):
-    """Cross-entropy of the model's logits with integer labels; reports accuracy too."""
+    """Cross-entropy of the model's logits with integer labels; reports accuracy too.
+
+    ``error = "squared"`` takes half the squared distance to the one-hot label instead.
+    """
 
     model: Model
+    error: Literal["cross-entropy", "squared"] = "cross-entropy"
 
     def init(self, key: Array) -> Params:
         return self.model.init(key)
 
     def loss(self, params: Params, batch: Examples) -> Array:
-        return _cross_entropy(self.model.apply(params, batch.x), batch.y)
+        return self._error(self.model.apply(params, batch.x), batch.y)
 
     def metrics(self, params: Params, batch: Examples) -> dict[str, Array]:
         logits = self.model.apply(params, batch.x)
         hits = jnp.argmax(logits, axis=-1) == batch.y
-        return {"loss": _cross_entropy(logits, batch.y), "accuracy": jnp.mean(hits.astype(logits.dtype))}
+        return {"loss": self._error(logits, batch.y), "accuracy": jnp.mean(hits.astype(logits.dtype))}
+
+    def _error(self, outputs: Array, labels: Array) -> Array:
+        # A one-hot product rather than a gather: its derivatives of every order are matmuls, not scatters.
+        chosen = jax.nn.one_hot(labels, outputs.shape[-1], dtype=outputs.dtype)
+        if self.error == "squared":
+            return jnp.mean(jnp.sum((outputs - chosen) ** 2, axis=-1)) / 2
+        return -jnp.mean(jnp.sum(jax.nn.log_softmax(outputs) * chosen, axis=-1))
 
 
 @dataclass(frozen=True)
@@ -67,9 +78,3 @@ class Regression(Problem):
 def problem_for(task: SupervisedTask, model: Model) -> Problem:
     """The problem that a task and a model make."""
     return Classification(model) if task.kind == "classification" else Regression(model)
-
-
-def _cross_entropy(logits: Array, labels: Array) -> Array:
-    # A one-hot product rather than a gather: its derivatives of every order are matmuls, not scatters.
-    chosen = jax.nn.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
-    return -jnp.mean(jnp.sum(jax.nn.log_softmax(logits) * chosen, axis=-1))

@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-from headstart.report.canvas import pyplot
+from headstart.report.canvas import COLOURS, pyplot
 from headstart.report.comparison import adapted_after, finished_summaries, headline_metric, method_title, settings_of
 from headstart.simulate import RunRecord
 
 __all__ = ["plot_run"]
-
-COLOURS = ("#0b6e99", "#d9730d", "#4d7c3f", "#9065b0", "#ad1a72", "#8c6d3f")
-"""Told apart by readers with any colour vision, and in print by their line styles."""
 
 
 def plot_run(record: RunRecord, path: Path) -> None:

@@ -9,8 +9,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from headstart.report.canvas import pyplot
-from headstart.report.plot import COLOURS
+from headstart.report.canvas import COLOURS, pyplot
 
 if TYPE_CHECKING:  # a run's report does without the theory, which takes a second to import
     from headstart.theory.estimate import Estimates

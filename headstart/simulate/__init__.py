@@ -4,7 +4,7 @@ from headstart.simulate.evaluate import Evaluation, summarize
 from headstart.simulate.record import RunDirectory, RunRecord, load_run
 from headstart.simulate.rounds import Backend, RoundPlan, RunState, trace_count
 from headstart.simulate.simulation import Simulation, check
-from headstart.simulate.sweep import Sweep, sweep
+from headstart.simulate.sweep import Scores, Sweep, sweep
 from headstart.simulate.train import Journal, Progress, Result, train
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "RunDirectory",
     "RunRecord",
     "RunState",
+    "Scores",
     "Simulation",
     "Sweep",
     "check",

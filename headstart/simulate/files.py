@@ -22,9 +22,9 @@ PARTIAL = ".*.partial"
 """What files look like that a killed process was writing."""
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON that people can read."""
-    _atomically(path, lambda temporary: temporary.write_text(json.dumps(content, indent=2) + "\n"))
+def write_json(path: Path, content: Any, indent: int | None = 2) -> None:
+    """Write JSON, indented for people unless ``indent`` is ``None``."""
+    _atomically(path, lambda temporary: temporary.write_text(json.dumps(content, indent=indent) + "\n"))
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:

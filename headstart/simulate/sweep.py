@@ -1,8 +1,10 @@
 """Many runs as one program: a grid of hyperparameters, each point with several seeds."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -12,18 +14,21 @@ import pyarrow as pa
 from jax import Array
 from jax.sharding import AxisType, PartitionSpec
 
-from headstart.core import Algorithm, Weighting, checks
+from headstart.core import Algorithm, Params, Weighting, checks
 from headstart.data import Clients, Federation, MappedClients
 from headstart.errors import UsageError
 from headstart.problems import Problem
 from headstart.simulate.evaluate import Evaluation, score, score_table
+from headstart.simulate.files import read_arrays, write_arrays
 from headstart.simulate.rounds import Keys, RoundPlan, RunState, draw_cohorts, run_chunk
 from headstart.simulate.simulation import Simulation
 
-__all__ = ["Sweep", "sweep"]
+__all__ = ["Scores", "Sweep", "sweep"]
 
 RUN_AXIS = "runs"
 ROUNDS_AT_ONCE = 256
+RUNS_AT_ONCE = 10
+"""How many runs of a small model are computed together: enough to fill vector units, few enough to stay in cache."""
 
 
 class _Run(NamedTuple):
@@ -36,38 +41,79 @@ class _Run(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Scores:
+    """What evaluations of all runs found, as arrays."""
+
+    rounds: np.ndarray
+    """The rounds evaluated."""
+    clients: np.ndarray
+    """The clients' numbers."""
+    held_out: np.ndarray
+    """Which of them never train."""
+    steps: tuple[int, ...]
+    values: dict[str, np.ndarray]
+    """For every metric an array over (round, run, number of steps, client)."""
+
+    def mean(
+        self, metric: str, steps: int | Sequence[int], group: str = "all", clients: tuple[int, int] | None = None
+    ) -> np.ndarray:
+        """The mean of a metric over clients and numbers of steps: a row a round evaluated, a column a run.
+
+        ``group`` is ``all``, ``trained`` or ``held-out``, and ``clients`` takes a stretch of that group only.
+        """
+        wanted = [steps] if isinstance(steps, int) else list(steps)
+        missing = [n for n in wanted if n not in self.steps]
+        if metric not in self.values or missing:
+            raise UsageError(
+                f"Nothing was evaluated for metric {metric!r} after {wanted} steps.",
+                f"There are {', '.join(self.values)} after {', '.join(map(str, self.steps))} steps.",
+            )
+        chosen = np.ones(len(self.clients), bool) if group == "all" else self.held_out == (group == "held-out")
+        places = np.flatnonzero(chosen)
+        if clients is not None:
+            places = places[slice(*clients)]
+        if not places.size:
+            raise UsageError(f"No client of the group {group!r} was evaluated.", "Evaluate more clients.")
+        positions = [self.steps.index(n) for n in wanted]
+        return np.asarray(self.values[metric][:, :, positions][..., places].mean(axis=(2, 3)))
+
+
+@dataclass(frozen=True)
 class Sweep:
     """What a sweep leaves. Runs are numbered: the first algorithm with every seed, then the second, and so on."""
 
-    table: pa.Table
-    """A row a run, round evaluated, client and number of adaptation steps; ``algorithm`` and ``seed`` name the run."""
+    seeds: tuple[int, ...]
+    evaluated: Scores
+    """Along the way."""
+    final: Scores
+    """At the end, by the final evaluation if one was asked for."""
+    measured: dict[str, np.ndarray]
+    """What ``measure`` found: a row a round evaluated, a column a run."""
     loss: np.ndarray
     """The training loss of every run (rows) and round (columns); NaN where a run has diverged."""
     server: Any
     """The servers' final states (leading axis: runs)."""
-    samples: int
-    """Samples that a run has drawn."""
+    samples: np.ndarray
+    """Samples that a run has drawn when it was evaluated."""
+    seconds: np.ndarray
+    """How long all runs together had trained by then, without compiling and evaluating."""
+    _tables: Callable[[Scores], pa.Table]
+
+    @property
+    def table(self) -> pa.Table:
+        """A row a run, round evaluated, client and number of steps; ``algorithm`` and ``seed`` name the run."""
+        return self._tables(self.evaluated)
 
     def scores(self, metric: str, steps: int, group: str = "all", reduce: str = "last") -> np.ndarray:
         """The mean of a metric over clients: a row an algorithm, a column a seed; at the last round or the best.
 
         ``group`` is ``all``, ``trained`` or ``held-out``; the best is the highest accuracy, or the lowest of others.
         """
-        columns = {name: self.table[name].to_numpy(zero_copy_only=False) for name in self.table.column_names}
-        chosen = columns["steps"] == steps
-        if group != "all":
-            chosen &= columns["held_out"].astype(bool) == (group == "held-out")
-        rounds, which = np.unique(columns["round"][chosen], return_inverse=True)
-        runs = columns["run"][chosen]
-        number = int(columns["run"].max()) + 1
-        cell = runs * len(rounds) + which
-        sums = np.bincount(cell, columns[metric][chosen], minlength=number * len(rounds))
-        means = (sums / np.bincount(cell, minlength=number * len(rounds))).reshape(number, len(rounds))
+        means = self.evaluated.mean(metric, steps, group).T
         best = np.nanmax if metric == "accuracy" else np.nanmin
-        seeds = len(np.unique(columns["seed"]))
         if reduce == "curve":
-            return means.reshape(-1, seeds, len(rounds))
-        return (means[:, -1] if reduce == "last" else best(means, axis=1)).reshape(-1, seeds)
+            return means.reshape(-1, len(self.seeds), means.shape[1])
+        return (means[:, -1] if reduce == "last" else best(means, axis=1)).reshape(-1, len(self.seeds))
 
 
 def sweep(
@@ -80,7 +126,11 @@ def sweep(
     cohort: float | int = 1.0,
     weighting: Weighting = "uniform",
     evaluation: Evaluation | None = None,
+    final: Evaluation | None = None,
+    measure: Callable[[Params], dict[str, Array]] | None = None,
     devices: int | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_seconds: float = 30.0,
     observer: Callable[[int], None] | None = None,
 ) -> Sweep:
     """Train every algorithm with every seed, all in one compiled program, and evaluate them together.
@@ -89,6 +139,10 @@ def sweep(
     (batch sizes, local steps, curvature) is the same in all. A run is what ``train`` with its algorithm and seed
     does, to rounding; one that diverges goes on with NaN and does not disturb the others. Runs of a small model
     are computed together, of a large one after another, on each of ``devices`` devices.
+
+    ``final`` is another evaluation for the end, of more clients, say. ``measure`` computes numbers from every run's
+    shared model whenever there is an evaluation. ``checkpoint`` names a file, written every ``checkpoint_seconds``,
+    from which a sweep that was stopped goes on; it is removed at the end.
 
     >>> import headstart as hs
     >>> federation = hs.data.sine(clients=5, held_out=2)
@@ -109,47 +163,163 @@ def sweep(
         for algorithm in algorithms
         for seed in seeds
     ]
-    first = simulations[0]
+    first, number = simulations[0], len(simulations)
     runs = _stacked([_Run(s.algorithm, s.state, s.keys, s.evaluation_key) for s in simulations])
-    devices = min(devices or jax.device_count(), len(simulations))
-    runs = _filled(runs, -(-len(simulations) // devices) * devices)
-    together = first.plan.at_once is None or first.plan.at_once > 1
+    devices = min(devices or jax.device_count(), number)
+    runs = _filled(runs, -(-number // devices) * devices)
+    at_once = RUNS_AT_ONCE if first.plan.at_once is None or first.plan.at_once > 1 else 1
     capacity = min(rounds, ROUNDS_AT_ONCE)
-    advance = _over_runs(partial(_advance, problem, first.plan, capacity), together, devices)
+    advance = _over_runs(partial(_advance, problem, first.plan, capacity), at_once, devices)
     tested = federation.tasks or federation
-    ids = evaluation.clients(tested)
     known = 0 if federation.tasks else federation.trained
-    evaluate = _over_runs(partial(_evaluate, problem, evaluation, known), together, devices)
 
-    def scored(round_: int) -> pa.Table:
-        values = jax.device_get(evaluate(runs, tested.clients, jnp.asarray(ids, jnp.int32)))
-        tables = []
-        for run, simulation in enumerate(simulations):
-            of_run = jax.tree.map(lambda leaf, run=run: np.asarray(leaf[run], np.float64), values)
-            table = score_table(evaluation, tested, ids, round_, of_run)
-            for name, value in (("run", run), ("algorithm", run // len(seeds)), ("seed", simulation.seed)):
-                table = table.append_column(name, pa.array(np.full(len(table), value)))
-            tables.append(table)
-        return pa.concat_tables(tables)
+    def evaluator(of: Evaluation) -> Callable[[_Run], dict[str, np.ndarray]]:
+        compiled = _over_runs(partial(_evaluate, problem, of, known), at_once, devices)
+        ids = jnp.asarray(of.clients(tested), jnp.int32)
+
+        def evaluate(runs: _Run) -> dict[str, np.ndarray]:
+            scores = jax.device_get(compiled(runs, tested.clients, ids))
+            return {name: np.stack([values[name][:number] for values in scores], axis=1) for name in scores[0]}
+
+        return evaluate
+
+    evaluate = evaluator(evaluation)
+    measured: Callable[[Params], dict[str, Array]]
+    measured = (lambda params: {}) if measure is None else jax.jit(jax.vmap(measure))
+    progress = _Progress(runs.state, checkpoint, checkpoint_seconds)
+
+    def look() -> None:
+        numbers = jax.device_get(measured(jax.tree.map(lambda leaf: leaf[:number], runs.state.server.params)))
+        progress.looks.append(_Look(progress.done, progress.seconds, evaluate(runs), numbers))
 
     every = evaluation.every or max(1, rounds // 10)
-    tables, losses, done = [scored(0)], [], 0
-    while done < rounds:
+    if progress.done:
+        runs = runs._replace(state=progress.state)
+    else:
+        look()
+    compiled = advance.lower(runs, federation.clients, jnp.int32(0), jnp.int32(1)).compile()
+    while progress.done < rounds:
+        done = progress.done
         step = min(capacity, rounds - done, every - done % every)
-        state, loss = advance(runs, federation.clients, jnp.asarray(done, jnp.int32), jnp.asarray(step, jnp.int32))
+        began = time.perf_counter()
+        state, loss = compiled(runs, federation.clients, jnp.int32(done), jnp.int32(step))
         runs = runs._replace(state=state)
-        losses.append(np.asarray(loss)[: len(simulations), :step])
-        done += step
-        if done % every == 0 or done == rounds:
-            tables.append(scored(done))
+        progress.losses.append(np.asarray(loss)[:number, :step])
+        progress.seconds += time.perf_counter() - began
+        progress.done += step
+        if progress.done % every == 0 or progress.done == rounds:
+            look()
+        progress.keep(state)
         if observer is not None:
-            observer(done)
+            observer(progress.done)
+    evaluated = _scores(evaluation, tested, progress.looks)
+    last = evaluated if final is None else _scores(final, tested, [_Look(rounds, 0.0, evaluator(final)(runs), {})])
+    progress.forget()
+    per_round = first.plan.cohort * first.cost.samples(0)
     return Sweep(
-        table=pa.concat_tables(tables),
-        loss=np.concatenate(losses, axis=1),
-        server=jax.tree.map(lambda leaf: leaf[: len(simulations)], runs.state.server),
-        samples=round(rounds * first.plan.cohort * first.cost.samples(0)),
+        seeds=tuple(seeds),
+        evaluated=evaluated,
+        final=last,
+        measured={
+            name: np.stack([look.measured[name] for look in progress.looks]) for name in progress.looks[0].measured
+        },
+        loss=np.concatenate(progress.losses, axis=1),
+        server=jax.tree.map(lambda leaf: leaf[:number], runs.state.server),
+        samples=evaluated.rounds * per_round,
+        seconds=np.array([look.seconds for look in progress.looks]),
+        _tables=partial(_table, evaluation, tested, [s.seed for s in simulations], len(seeds)),
     )
+
+
+class _Look(NamedTuple):
+    """One evaluation of all runs."""
+
+    round: int
+    seconds: float
+    values: dict[str, np.ndarray]
+    """For every metric an array over (run, number of steps, client)."""
+    measured: dict[str, np.ndarray]
+
+
+def _scores(evaluation: Evaluation, federation: Federation, looks: list[_Look]) -> Scores:
+    ids = evaluation.clients(federation)
+    return Scores(
+        rounds=np.array([look.round for look in looks]),
+        clients=ids,
+        held_out=ids >= federation.trained,
+        steps=evaluation.steps,
+        values={name: np.stack([look.values[name] for look in looks]) for name in looks[0].values},
+    )
+
+
+def _table(
+    evaluation: Evaluation, federation: Federation, seeds_of_runs: list[int], seeds: int, scores: Scores
+) -> pa.Table:
+    tables = []
+    for look, round_ in enumerate(scores.rounds):
+        for run, seed in enumerate(seeds_of_runs):
+            by_steps = [
+                {name: values[look, run, position].astype(np.float64) for name, values in scores.values.items()}
+                for position in range(len(scores.steps))
+            ]
+            table = score_table(evaluation, federation, scores.clients, int(round_), by_steps)
+            for name, value in (("run", run), ("algorithm", run // seeds), ("seed", seed)):
+                table = table.append_column(name, pa.array(np.full(len(table), value)))
+            tables.append(table)
+    return pa.concat_tables(tables)
+
+
+class _Progress:
+    """How far a sweep has come, on disk too where a checkpoint is asked for."""
+
+    def __init__(self, template: RunState, path: Path | None, seconds_between: float):
+        self.done, self.seconds = 0, 0.0
+        self.looks: list[_Look] = []
+        self.losses: list[np.ndarray] = []
+        self.state = template
+        self._path, self._seconds_between = path, seconds_between
+        self._kept = time.monotonic()
+        if path is not None and path.exists():
+            self._restore(path)
+
+    def keep(self, state: RunState) -> None:
+        """Write all of it, not too often."""
+        if self._path is None or time.monotonic() - self._kept < self._seconds_between:
+            return
+        told = {
+            "done": np.array(self.done),
+            "seconds": np.array(self.seconds),
+            "losses": np.concatenate(self.losses, axis=1),
+            "rounds": np.array([look.round for look in self.looks]),
+            "at": np.array([look.seconds for look in self.looks]),
+        }
+        for kind in ("values", "measured"):
+            for name in getattr(self.looks[0], kind):
+                told[f"{kind}/{name}"] = np.stack([getattr(look, kind)[name] for look in self.looks])
+        leaves = {f"state/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+        write_arrays(self._path, told | leaves, {})
+        self._kept = time.monotonic()
+
+    def forget(self) -> None:
+        """Remove the checkpoint of a sweep that is done."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def _restore(self, path: Path) -> None:
+        told, _ = read_arrays(path)
+        leaves, structure = jax.tree.flatten(self.state)
+        # Copied: JAX may otherwise use NumPy's own memory, which a program that is given the buffers would write to.
+        kept = [jnp.array(told[f"state/{i}"], copy=True) for i in range(len(leaves))]
+        self.state = jax.tree.unflatten(structure, kept)
+        self.done, self.seconds = int(told["done"]), float(told["seconds"])
+        self.losses = [told["losses"]]
+        for i, (round_, seconds) in enumerate(zip(told["rounds"], told["at"], strict=True)):
+            parts: dict[str, dict[str, np.ndarray]] = {"values": {}, "measured": {}}
+            for name, array in told.items():
+                kind, sign, metric = name.partition("/")
+                if sign and kind in parts:
+                    parts[kind][metric] = array[i]
+            self.looks.append(_Look(int(round_), float(seconds), **parts))
 
 
 def _advance(
@@ -179,13 +349,21 @@ def _evaluate(
     )  # fmt: skip
 
 
-def _over_runs(one: Callable[..., Any], together: bool, devices: int) -> Callable[..., Any]:
-    """Do for all runs what ``one`` does for one: together or one after another, a share of them on each device."""
+def _over_runs(one: Callable[..., Any], at_once: int, devices: int) -> Any:
+    """Do for all runs what ``one`` does for one: ``at_once`` runs together, a share of them on each device."""
 
     def several(runs: _Run, *common: Any) -> Any:
-        if together:
-            return jax.vmap(lambda run: one(run, *common))(runs)
-        return jax.lax.map(lambda run: one(run, *common), runs)
+        share = jax.tree.leaves(runs)[0].shape[0]
+        groups = -(-share // at_once)
+        group = -(-share // groups)
+        runs = _filled(runs, groups * group)
+        folded = jax.tree.map(lambda leaf: leaf.reshape(groups, group, *leaf.shape[1:]), runs)
+        if group == 1:
+            # Not a batch of one, which XLA compiles to a slower program.
+            done = jax.lax.map(lambda run: one(run, *common), runs)
+            return jax.tree.map(lambda leaf: leaf[:share], done)
+        done = jax.lax.map(jax.vmap(lambda run: one(run, *common)), folded)
+        return jax.tree.map(lambda leaf: leaf.reshape(groups * group, *leaf.shape[2:])[:share], done)
 
     if devices == 1:
         return jax.jit(several)

@@ -42,6 +42,7 @@ CONTRACT = {
     "per-fedavg, first-order": per_fedavg(curvature="first-order", **_META),
     "per-fedavg, hessian-free": per_fedavg(curvature="hessian-free", **_META),
     "per-fedavg, shared batch": per_fedavg(shared_batch=True, **_META),
+    "per-fedavg, reused batch": per_fedavg(reuse_batch=True, **_META),
     "meta-fl, exact": MetaFL(inner_steps=2, random_iterate=True, **(_META | {"outer_lr": StepDecay(0.1, (1,))})),
     "meta-fl, first-order": MetaFL(
         inner_steps=3, curvature="first-order", **(_ONE_STEP | {"outer_lr": Diminishing(0.2, local_steps=1)})
@@ -50,6 +51,7 @@ CONTRACT = {
         inner_steps=2, curvature="hessian-free", inner_batch_size=(2, 3), curvature_batch_size=(1, 5), **_ONE_STEP
     ),
     "pfedme": PFedMe(penalty=2.0, inner_steps=3, inner_lr=0.1, outer_lr=0.1, server_mixing=0.8, **_LOCAL),
+    "pfedme, reused batch": PFedMe(penalty=2.0, inner_steps=2, outer_lr=0.1, reuse_batch=True, **_LOCAL),
     "aruba": Aruba(initial_lr=0.1, **_LOCAL),
     "reptile": Reptile(inner_lr=0.1, outer_lr=0.5, **_LOCAL),
     "local-scgdm": LocalSCGDM(averaging=0.7, momentum=0.8, **_META),
@@ -69,6 +71,7 @@ CONTRACT = {
     "moml-v2, gradient-lipschitz": MOMLv2(smoothness=0.5, hessian_lipschitz=0.4, **(_TASKS | {"outer_lr": 0.5})),
     "local-moml, cross-device": LocalMOML(averaging=0.7, memory_batch_size=5, **_META),
     "local-moml, cross-silo": LocalMOML(averaging=0.7, keep_memory=True, **_META),
+    "local-moml, reused batch": LocalMOML(averaging=0.7, memory_batch_size=5, reuse_batch=True, **_META),
     "local-only": LocalOnly(learning_rate=0.1, own_steps=3, batch_size=4),
     "protonet": ProtoNet(outer_lr=0.1, batch_size=4, inner_batch_size=3),
 }

@@ -126,14 +126,17 @@ def test_reptile():
     check_personal(sim, partial(reference.fine_tuned, lr=BETA))
 
 
-def test_pfedme():
+@pytest.mark.parametrize("own", [None, 0.0])
+def test_pfedme(own):
     options = {"penalty": 1.5, "inner_lr": 0.3, "inner_steps": 3}
     sim, _ = check(
-        PFedMe(outer_lr=0.4, server_mixing=0.7, **options, **FULL),
+        PFedMe(outer_lr=0.4, server_mixing=0.7, personal_penalty=own, **options, **FULL),
         partial(reference.pfedme, eta=0.4, mixing=0.7, steps=TAU, **options),
     )
 
     def personal(w, client, *, steps):
+        if own == 0:
+            return reference.fine_tuned(w, client, lr=0.3, steps=steps)
         return reference.moreau_point(w, client, **(options | {"inner_steps": steps}))[0]
 
     check_personal(sim, personal)

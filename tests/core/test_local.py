@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from headstart.core import descend
+from headstart.core import descend, step_keys
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -40,3 +40,10 @@ def test_every_step_has_a_key_of_its_own_that_more_steps_do_not_change():
     assert len(set(moves.tolist())) == 3
     again = [float(jax.random.normal(jax.random.fold_in(jax.random.key(3), t))) for t in range(3)]
     np.testing.assert_allclose(-moves, again, rtol=1e-12)
+
+
+def test_steps_that_reuse_a_batch_all_have_the_first_ones_key():
+    keys = jax.random.key_data(step_keys(jax.random.key(3), 4))
+    reused = jax.random.key_data(step_keys(jax.random.key(3), 4, reuse=True))
+    np.testing.assert_array_equal(reused, np.broadcast_to(keys[0], keys.shape))
+    assert len(np.unique(keys, axis=0)) == 4

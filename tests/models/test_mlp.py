@@ -47,3 +47,22 @@ def test_every_activation_runs(name):
 def test_refusals(build, words):
     with pytest.raises(UsageError, match=f"(?s){words}"):
         build()
+
+
+def test_initial_weights_have_the_variance_asked_for():
+    key = jax.random.key(0)
+    variances = {"uniform": (1 / 300, 1 / 300), "he": (2 / 100, 0.0), "he-normal-bias": (2 / 100, 1.0)}
+    for initial, (weight, bias) in variances.items():
+        layer = MLP(inputs=100, outputs=2000, hidden=(), initial=initial).init(key).layers[0]
+        np.testing.assert_allclose(np.var(layer.weight), weight, rtol=0.05)
+        np.testing.assert_allclose(np.mean(np.square(layer.bias)), bias, rtol=0.1)
+
+
+def test_an_activation_of_the_outputs():
+    plain, bent = (MLP(inputs=3, outputs=4, hidden=(), output_activation=name) for name in (None, "elu-0.2"))
+    params, x = plain.init(jax.random.key(0)), jax.random.normal(jax.random.key(1), (5, 3))
+    out = np.asarray(plain.apply(params, x))
+    expected = np.where(out > 0, out, 0.2 * np.expm1(out))
+    np.testing.assert_allclose(bent.apply(bent.init(jax.random.key(0)), x), expected, rtol=1e-5)
+    with pytest.raises(UsageError, match="no initial 'hee'"):
+        MLP(inputs=1, outputs=1, initial="hee")

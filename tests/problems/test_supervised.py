@@ -51,3 +51,11 @@ def test_equal_problems_are_equal_so_that_they_share_compiled_programs():
 def test_a_task_and_a_model_make_a_problem(kind, problem):
     model = hs.MLP(inputs=3, outputs=2)
     assert problem_for(SupervisedTask(kind, 3, 2), model) == problem(model)
+
+
+def test_squared_error_is_half_the_squared_distance_to_the_label():
+    problem, batch = hs.Classification(Given(), error="squared"), hs.Examples(jnp.zeros(4), jnp.asarray(LABELS))
+    want = ((LOGITS - np.eye(3)[LABELS]) ** 2).sum(axis=1).mean() / 2
+    params = problem.init(jax.random.key(0))
+    np.testing.assert_allclose(problem.loss(params, batch), want, rtol=1e-6)
+    np.testing.assert_allclose(problem.metrics(params, batch)["loss"], want, rtol=1e-6)

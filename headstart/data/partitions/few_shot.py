@@ -29,11 +29,14 @@ class DisjointTasks(Partitioner):
     tasks: int = 17
     test_tasks: int = 3
     """Tasks that never train."""
+    test_draws: int = 1
+    """How often such a task is judged, each time on shots and queries of its own: each draw is a client."""
 
     def __call__(self, samples: Samples, seed: int) -> Partition:
         episodes = Episodes(self.ways, self.shots, self.queries)
         checks.whole("tasks", self.tasks, 1)
         checks.whole("test_tasks", self.test_tasks, 0)
+        checks.whole("test_draws", self.test_draws, 1)
         labels = class_labels(samples)
         counts = np.bincount(labels)
         classes = np.flatnonzero(counts >= episodes.images)
@@ -48,14 +51,19 @@ class DisjointTasks(Partitioner):
         owner = np.full(len(counts), -1)
         owner[drawn] = np.repeat(np.arange(total), self.ways)
         rows = samples.shuffled(np.arange(len(samples)), seed)
-        lists = RowLists.by_owner(owner[labels[rows]], total, rows)
+        draws = np.arange(self.test_tasks * self.test_draws)
+        judged = self.tasks + draws % max(1, self.test_tasks)
+        names = [f"task {i}" for i in (*range(self.tasks), *judged)]
+        if self.test_draws > 1:
+            names[self.tasks :] = [f"{names[self.tasks + i]}, draw {i // self.test_tasks}" for i in draws]
+        lists = RowLists.by_owner(owner[labels[rows]], total, rows).chosen(np.append(np.arange(self.tasks), judged))
         left = len(counts.nonzero()[0]) - len(drawn)
         return Partition(
             samples,
             train=lists,
             query=lists,
-            names=[f"task {i}" for i in range(total)],
-            held_out=self.test_tasks,
+            names=names,
+            held_out=len(draws),
             notes=(f"{left} classes are in no task.",) if left else (),
             episodes=episodes,
         )

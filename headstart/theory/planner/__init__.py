@@ -117,11 +117,12 @@ def method_of(settings: Mapping[str, Any]) -> str:
     name = settings["name"]
     curvature = settings.get("curvature", "exact")
     curvature = curvature if isinstance(curvature, str) else curvature["name"]
-    if settings.get("shared_batch"):
-        raise UsageError(
-            "The theorems are on independent batches, and shared_batch uses one batch for all.",
-            "Set algorithm.shared_batch = false.",
-        )
+    for option in ("shared_batch", "reuse_batch"):
+        if settings.get(option):
+            raise UsageError(
+                f"The theorems are on independent batches, and {option} uses a batch more than once.",
+                f"Set algorithm.{option} = false.",
+            )
     if name == "meta-fl":
         return name
     if name != "per-fedavg" and curvature != "exact":

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
@@ -32,6 +33,19 @@ def test_no_class_is_in_two_tasks(seed):
     assert partition.held_out == 2
     assert partition.train.counts.tolist() == [18] * 7
     assert partition.federation().trained == 5
+
+
+def test_a_test_task_is_judged_on_several_draws():
+    once, often = (replace(TASKS, queries=2, test_draws=draws)(samples(), 4) for draws in (1, 3))
+    assert often.held_out == 6
+    assert often.names[4:8] == ["task 4", "task 5, draw 0", "task 6, draw 0", "task 5, draw 1"]
+    for i, rows in enumerate(often.train):
+        np.testing.assert_array_equal(rows, once.train[i if i < 7 else 5 + (i - 5) % 2])
+    clients = often.federation().clients
+    # Images are told apart by their content: draws 0 and 1 of task 5 adapt on others of the same classes.
+    first, second = (np.asarray(clients.sample("support", i, jax.random.key(0), "full").x) for i in (5, 7))
+    assert first.shape == second.shape == (3, 5)
+    assert (first != second).any()
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -55,6 +55,26 @@ def test_contract_and_exact_counts(clients, a, test_a, half, overlap, seed):
         assert (both[0] == both[1]).all()
 
 
+@given(st.integers(1, 6), SEEDS)
+def test_with_shots_some_test_samples_are_adapted_on_and_the_others_scored(shots, seed):
+    these = samples(60, 10, test=40)
+    without = TwoGroups(clients=10, a=4, test_a=4)(these, seed)
+    partition = assert_contract(TwoGroups(clients=10, a=4, test_a=4, shots=shots), these, seed)
+    assert partition.support.counts.tolist() == [shots] * 10
+    for support, query, tests in zip(partition.support, partition.query, without.query, strict=True):
+        assert sorted([*support, *query]) == sorted(tests)
+    assert [rows.tolist() for rows in partition.train] == [rows.tolist() for rows in without.train]
+
+
+def test_shots_are_of_any_class():
+    partition = TwoGroups(clients=50, a=4, test_a=4, shots=5)(samples(200, 10, test=200), 0)
+    counts = class_counts(partition, "support")
+    first = counts[:, 5:].sum(axis=1) == 0
+    # 5 of 20 samples, 4 of each of 5 classes: not one of each by rule, and all classes alike on average.
+    assert (counts[first].max(axis=1) > 1).any()
+    np.testing.assert_allclose(counts[first][:, :5].mean(axis=0), 1, atol=0.6)
+
+
 def test_clients_are_mixed():
     partition = TwoGroups(clients=10, a=10, test_a=4)(samples(200, 10, test=100), 0)
     assert len(set((partition.train.counts == 50)[:5])) == 2
@@ -93,6 +113,8 @@ def test_too_many_clients_for_any_number_are_told_so():
     [
         ({"clients": 1}, "clients = 1"),
         ({"a": 1}, "a = 1"),
+        ({"shots": 0}, "shots = 0"),
+        ({"shots": 5}, "shots = 5 of a client's 5 test samples.*Lower shots to 4 or less, or raise test_a"),
         ({"test_a": 500}, "test_a = 500 want .* samples of class class 0, but there are 20.*Lower test_a"),
     ],
 )

@@ -1,0 +1,86 @@
+"""kill -9 of the whole reproduction: nothing goes on behind its back, and the numbers come out the same."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from headstart.reproduce.store import Store
+
+DRIVER = """
+import json, sys
+from pathlib import Path
+from headstart.reproduce.pool import run_all
+from headstart.reproduce.record import Unit
+
+class Quiet:
+    def started(self, *_): pass
+    def progress(self, *_): pass
+    def ended(self, *_): pass
+
+units = [Unit(**{**table, "seeds": tuple(table["seeds"])}) for table in json.loads(sys.argv[1])]
+failures = run_all(units, Path(sys.argv[2]), 2, Quiet(), checkpoint_seconds=0.2)
+assert not failures, failures
+"""
+
+
+def _start(units, folder):
+    tables = json.dumps([asdict(unit) for unit in units])
+    environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    return subprocess.Popen([sys.executable, "-c", DRIVER, tables, str(folder)], env=environment)
+
+
+def _wait(condition, process):
+    deadline = time.monotonic() + 180
+    while not condition():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _workers(parent):
+    listed = subprocess.run(["pgrep", "-P", str(parent)], capture_output=True, text=True)
+    return [int(pid) for pid in listed.stdout.split()]
+
+
+def _alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with Path(f"/proc/{pid}/stat").open() as file:
+        return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_killed_and_started_again_gives_the_same_numbers(sine_unit, tmp_path):
+    units = [sine_unit(rounds=rounds, method=f"m{rounds}") for rounds in (6000, 6001, 6002)]
+    whole, killed = Store(tmp_path / "whole"), Store(tmp_path / "killed")
+    assert _start(units, whole.folder).wait(timeout=300) == 0
+    process = _start(units, killed.folder)
+    for _ in range(2):
+        seen = {path: path.stat().st_mtime_ns for path in killed.folder.rglob("*.safetensors")}
+        _wait(
+            lambda seen=seen: any(
+                path.stat().st_mtime_ns != seen.get(path) for path in killed.folder.rglob("*.safetensors")
+            ),
+            process,
+        )
+        workers = _workers(process.pid)
+        assert workers
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        deadline = time.monotonic() + 30
+        while any(_alive(pid) for pid in workers):
+            assert time.monotonic() < deadline, "workers outlive who gave them orders"
+            time.sleep(0.05)
+        process = _start(units, killed.folder)
+    assert process.wait(timeout=300) == 0
+    for unit in units:
+        expected, got = whole.read(unit), killed.read(unit)
+        for key in ("final", "curves", "evaluated", "samples", "points"):
+            assert got[key] == expected[key]
+    assert not list(killed.folder.rglob("*.safetensors"))

@@ -57,10 +57,10 @@ def test_trajectory():
     layer = toy.to_numpy(sim.state.server.params).layers[0]
     cohorts = toy.cohorts(sim, 4).tolist()
     losses = sim.advance(4)["loss"].to_numpy()
-    weight, want = numpy_rounds(layer.weight, layer.bias, cohorts, 0.05)
-    assert np.abs(weight - layer.weight).max() > 1e-2
+    weight, want = numpy_rounds(layer.weight.T, layer.bias, cohorts, 0.05)
+    assert np.abs(weight - layer.weight.T).max() > 1e-2
     end = toy.to_numpy(sim.state.server.params).layers[0]
-    np.testing.assert_allclose(end.weight, weight, rtol=1e-8)
+    np.testing.assert_allclose(end.weight.T, weight, rtol=1e-8)
     np.testing.assert_allclose(end.bias, layer.bias, rtol=1e-12)
     np.testing.assert_allclose(losses, want, rtol=1e-8)
 
@@ -93,7 +93,7 @@ def test_a_client_takes_away_its_class_means(client):
     for k in range(WAYS):
         np.testing.assert_allclose(own.shares[k], (y == k).mean(), atol=1e-12)
         if (y == k).any():
-            mean = (x[y == k] @ layer.weight + layer.bias).mean(axis=0)
+            mean = (x[y == k] @ layer.weight.T + layer.bias).mean(axis=0)
             np.testing.assert_allclose(own.sums[k] / own.shares[k], mean, rtol=1e-8)
 
 
@@ -101,12 +101,12 @@ def test_a_client_takes_away_its_class_means(client):
 def test_metrics_are_those_of_the_nearest_prototype():
     own, (x, y) = prototyped(client=1), clients()[0]
     layer = toy.to_numpy(own.params).layers[0]
-    h = x @ layer.weight + layer.bias
+    h = x @ layer.weight.T + layer.bias
     means = np.stack([own.sums[k] / own.shares[k] for k in range(2)])
     nearest = ((h[:, None] - means) ** 2).sum(axis=-1).argmin(axis=1)
     scores = PROBLEM.metrics(own, hs.Examples(jnp.asarray(x), jnp.asarray(y)))
     np.testing.assert_allclose(scores["accuracy"], (nearest == y).mean(), rtol=1e-12)
-    value, _ = prototype_loss(layer.weight, layer.bias, clients()[1], (x, y), WAYS)
+    value, _ = prototype_loss(layer.weight.T, layer.bias, clients()[1], (x, y), WAYS)
     np.testing.assert_allclose(scores["loss"], value, rtol=1e-8)
 
 

@@ -48,7 +48,7 @@ def numpy_forward(params, x):
         z = np.maximum(z + np.asarray(block.shift), 0)
         high, wide = z.shape[1] // 2 * 2, z.shape[2] // 2 * 2
         x = np.max([z[:, i:high:2, j:wide:2] for i in range(2) for j in range(2)], axis=0)
-    return x.reshape(len(x), -1) @ np.asarray(params.head.weight) + np.asarray(params.head.bias)
+    return x.reshape(len(x), -1) @ np.asarray(params.head.weight).T + np.asarray(params.head.bias)
 
 
 def unsettled(params):
@@ -70,7 +70,7 @@ def unsettled(params):
 def test_shapes(inputs, blocks, features):
     model = Conv(inputs, outputs=5, filters=4, blocks=blocks)
     params = model.init(jax.random.key(0))
-    assert params.head.weight.shape == (4 * features[0] * features[1], 5)
+    assert params.head.weight.shape == (5, 4 * features[0] * features[1])
     shape = jax.eval_shape(model.apply, params, jnp.zeros((3, *inputs), jnp.float32))
     assert (shape.shape, shape.dtype) == ((3, 5), jnp.float32)
 

@@ -14,17 +14,17 @@ def test_forward_pass():
     x = np.random.default_rng(0).normal(size=(7, 2, 3))
     h = x.reshape(7, 6)
     for layer in params.layers[:-1]:
-        z = h @ np.asarray(layer.weight) + np.asarray(layer.bias)
+        z = h @ np.asarray(layer.weight).T + np.asarray(layer.bias)
         h = np.where(z > 0, z, np.expm1(z))
-    want = h @ np.asarray(params.layers[-1].weight) + np.asarray(params.layers[-1].bias)
+    want = h @ np.asarray(params.layers[-1].weight).T + np.asarray(params.layers[-1].bias)
     np.testing.assert_allclose(mlp.apply(params, jnp.asarray(x)), want, rtol=1e-12)
 
 
 def test_fresh_parameters_are_uniform_within_one_over_root_fan_in():
     params = MLP(inputs=100, outputs=10, hidden=(80, 60)).init(jax.random.key(1))
-    assert [layer.weight.shape for layer in params.layers] == [(100, 80), (80, 60), (60, 10)]
+    assert [layer.weight.shape for layer in params.layers] == [(80, 100), (60, 80), (10, 60)]
     for layer in params.layers:
-        bound = 1 / np.sqrt(layer.weight.shape[0])
+        bound = 1 / np.sqrt(layer.weight.shape[1])
         for leaf in (layer.weight, layer.bias):
             assert np.abs(leaf).max() <= bound
         assert abs(np.std(layer.weight) * np.sqrt(3) / bound - 1) < 0.1

@@ -68,7 +68,7 @@ def torch_side(params: ConvNet, support: hs.Examples, query: hs.Examples) -> Cal
         return F.cross_entropy(F.linear(x.flatten(1), weights[-2], weights[-1]), batch[1])
 
     arrays = [a for b in params.blocks for a in (jnp.transpose(b.weight, (3, 2, 0, 1)), b.scale, b.shift)]
-    arrays += [params.head.weight.T, params.head.bias]
+    arrays += [params.head.weight, params.head.bias]
     w = [plain.torch.from_numpy(np.array(a, order="C")) for a in arrays]
     inner, outer = plain.to_torch(support), plain.to_torch(query)
 
@@ -88,7 +88,7 @@ def main() -> None:
     print(f"native differs by {_difference(ours.head.weight, sides['native']().head.weight):.1e} of the largest entry")
     try:
         sides["PyTorch loop"] = torch_side(params, support, query)
-        theirs = sides["PyTorch loop"]()[-2].T.numpy()
+        theirs = sides["PyTorch loop"]()[-2].numpy()
         print(f"PyTorch differs by {_difference(ours.head.weight, theirs):.1e} of the largest entry")
     except (ImportError, SystemExit):
         print("PyTorch is not installed, so its side is left out.")

@@ -37,7 +37,7 @@ def parameters(perceptron) -> Params:
     return [
         torch.from_numpy(np.array(array, order="C"))
         for layer in perceptron.layers
-        for array in (np.asarray(layer.weight).T, np.asarray(layer.bias))
+        for array in (np.asarray(layer.weight), np.asarray(layer.bias))
     ]
 
 

@@ -59,8 +59,8 @@ def run_all(
         for worker in workers:
             worker.start()
         for worker in workers:
-            while worker.is_alive():
-                worker.join(0.2)  # in short waits, so that Ctrl-C is heard
+            while not worker.idle.wait(0.2):  # in short waits, so that Ctrl-C is heard
+                pass
     finally:
         shared.stopped = True
         for worker in workers:
@@ -122,28 +122,37 @@ class _Worker(threading.Thread):
         self.environment = environment
         self.log = folder / f"worker-{number}.log"
         self.process: subprocess.Popen[str] | None = None
+        self.idle = threading.Event()
+        """Set once there is nothing left to do. Not ``is_alive``, which Ctrl-C in a ``join`` makes false at once."""
 
     def run(self) -> None:
-        while (unit := self.shared.take()) is not None:
-            self.watcher.started(self.number, unit)
-            outcome = _Outcome()
-            for _ in range(TRIES):
-                outcome = self._do(unit)
-                if not outcome.died or self.shared.stopped:
-                    break
-            if self.shared.stopped:
-                return
-            failure = None if outcome.problem is None else Failure(unit, outcome.problem)
-            if failure is not None:
-                self.shared.fail(failure, outcome.refused)
-            self.watcher.ended(self.number, unit, failure)
-        self._say("stop")
+        try:
+            while (unit := self.shared.take()) is not None:
+                self._see_through(unit)
+        finally:
+            self._say("stop")
+            self.idle.set()
+
+    def _see_through(self, unit: Unit) -> None:
+        """Have a unit run, again if its process dies, and tell how it ended."""
+        self.watcher.started(self.number, unit)
+        outcome = _Outcome()
+        for _ in range(TRIES):
+            outcome = self._do(unit)
+            if not outcome.died or self.shared.stopped:
+                break
+        if self.shared.stopped:
+            return
+        failure = None if outcome.problem is None else Failure(unit, outcome.problem)
+        if failure is not None:
+            self.shared.fail(failure, outcome.refused)
+        self.watcher.ended(self.number, unit, failure)
 
     def end(self) -> None:
         """End the process, at once if it is at work."""
         if self.process is None:
             return
-        if self.is_alive():
+        if not self.idle.is_set():
             self.process.kill()
         self.process.wait()
 

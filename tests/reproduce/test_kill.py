@@ -1,4 +1,4 @@
-"""kill -9 of the whole reproduction: nothing goes on behind its back, and the numbers come out the same."""
+"""kill -9 and Ctrl-C of the whole reproduction: nothing goes on behind its back, and the numbers come out the same."""
 
 import json
 import os
@@ -56,27 +56,41 @@ def _alive(pid):
         return file.read().rsplit(")", 1)[1].split()[0] != "Z"
 
 
+def _wait_for_checkpoint(folder, process):
+    def times():
+        return {path: path.stat().st_mtime_ns for path in folder.rglob("*.safetensors")}
+
+    seen = times()
+    _wait(lambda: any(time != seen.get(path) for path, time in times().items()), process)
+
+
+def _end(process, how):
+    """Send a signal; the process and its workers must end."""
+    workers = _workers(process.pid)
+    assert workers
+    process.send_signal(how)
+    process.wait(timeout=30)
+    deadline = time.monotonic() + 30
+    while any(_alive(pid) for pid in workers):
+        assert time.monotonic() < deadline, "workers outlive who gave them orders"
+        time.sleep(0.05)
+
+
+def test_ctrl_c_ends_it_at_once(sine_unit, tmp_path):
+    process = _start([sine_unit(rounds=1_000_000)], tmp_path)
+    _wait_for_checkpoint(tmp_path, process)
+    _end(process, signal.SIGINT)
+    assert list(tmp_path.rglob("*.safetensors")), "what is done is kept"
+
+
 def test_killed_and_started_again_gives_the_same_numbers(sine_unit, tmp_path):
     units = [sine_unit(rounds=rounds, method=f"m{rounds}") for rounds in (6000, 6001, 6002)]
     whole, killed = Store(tmp_path / "whole"), Store(tmp_path / "killed")
     assert _start(units, whole.folder).wait(timeout=300) == 0
     process = _start(units, killed.folder)
     for _ in range(2):
-        seen = {path: path.stat().st_mtime_ns for path in killed.folder.rglob("*.safetensors")}
-        _wait(
-            lambda seen=seen: any(
-                path.stat().st_mtime_ns != seen.get(path) for path in killed.folder.rglob("*.safetensors")
-            ),
-            process,
-        )
-        workers = _workers(process.pid)
-        assert workers
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        deadline = time.monotonic() + 30
-        while any(_alive(pid) for pid in workers):
-            assert time.monotonic() < deadline, "workers outlive who gave them orders"
-            time.sleep(0.05)
+        _wait_for_checkpoint(killed.folder, process)
+        _end(process, signal.SIGKILL)
         process = _start(units, killed.folder)
     assert process.wait(timeout=300) == 0
     for unit in units:

@@ -18,7 +18,7 @@ from headstart.core import Algorithm, Params, Weighting, checks
 from headstart.data import Clients, Federation, MappedClients
 from headstart.errors import UsageError
 from headstart.problems import Problem
-from headstart.simulate.evaluate import Evaluation, score, score_table
+from headstart.simulate.evaluate import BLOCK, CLIENTS_AT_ONCE, Evaluation, score, score_table
 from headstart.simulate.files import read_arrays, write_arrays
 from headstart.simulate.rounds import Keys, RoundPlan, RunState, draw_cohorts, run_chunk
 from headstart.simulate.simulation import Simulation
@@ -166,20 +166,34 @@ def sweep(
     first, number = simulations[0], len(simulations)
     runs = _stacked([_Run(s.algorithm, s.state, s.keys, s.evaluation_key) for s in simulations])
     devices = min(devices or jax.device_count(), number)
-    runs = _filled(runs, -(-number // devices) * devices)
+    runs = _filled(runs, _rounded_up(number, devices))
     at_once = RUNS_AT_ONCE if first.plan.at_once is None or first.plan.at_once > 1 else 1
     capacity = min(rounds, ROUNDS_AT_ONCE)
     advance = _over_runs(partial(_advance, problem, first.plan, capacity), at_once, devices)
     tested = federation.tasks or federation
     known = 0 if federation.tasks else federation.trained
 
+    programs: dict[Any, Any] = {}
+    few = len(evaluation.clients(tested))
+    width = few if few < CLIENTS_AT_ONCE else min(BLOCK, _rounded_up(few, CLIENTS_AT_ONCE))
+
     def evaluator(of: Evaluation) -> Callable[[_Run], dict[str, np.ndarray]]:
-        compiled = _over_runs(partial(_evaluate, problem, of, known), at_once, devices)
-        ids = jnp.asarray(of.clients(tested), jnp.int32)
+        # In blocks of one width, so that evaluations that differ in clients alone are one compiled program.
+        how = (of.steps, of.batch_size, of.inner_lr)
+        if how not in programs:
+            programs[how] = _over_runs(partial(_evaluate, problem, of, known), at_once, devices)
+        ids = of.clients(tested)
+        padded = np.resize(ids, _rounded_up(len(ids), width)).reshape(-1, width)
 
         def evaluate(runs: _Run) -> dict[str, np.ndarray]:
-            scores = jax.device_get(compiled(runs, tested.clients, ids))
-            return {name: np.stack([values[name][:number] for values in scores], axis=1) for name in scores[0]}
+            blocks = [jax.device_get(programs[how](runs, tested.clients, jnp.asarray(b, jnp.int32))) for b in padded]
+            names = blocks[0][0]
+
+            def of_steps(name: str, position: int) -> np.ndarray:
+                values = np.concatenate([block[position][name] for block in blocks], axis=1)
+                return values[:number, : len(ids)]
+
+            return {name: np.stack([of_steps(name, n) for n in range(len(of.steps))], axis=1) for name in names}
 
         return evaluate
 
@@ -377,6 +391,10 @@ def _over_runs(one: Callable[..., Any], at_once: int, devices: int) -> Any:
         )
 
     return jax.jit(spread)
+
+
+def _rounded_up(number: int, unit: int) -> int:
+    return -(-number // unit) * unit
 
 
 def _stacked(runs: Sequence[_Run]) -> _Run:

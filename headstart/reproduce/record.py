@@ -114,8 +114,8 @@ class Claim:
     """Whether the whole curve is compared (its mean over the run: who is faster), not its end."""
     margin: float = 0.0
     """How much lower than ``right`` the left side of a ``>=`` may be, in the units shown."""
-    required: bool = False
-    """Whether we hold that it must reproduce."""
+    main: bool = False
+    """Whether it is one of the paper's main results, which summaries show first."""
 
 
 @dataclass(frozen=True)

@@ -120,13 +120,30 @@ def summary_markdown(assessments: Sequence[Assessment], links: bool = False) -> 
         rows.append([name, experiment.title, *counts, f"{done} of {asked}", clock(results.took)])
     totals = [str(sum(assessment.count(outcome) for assessment in assessments)) for outcome in COLOURS]
     rows.append(["**all**", "", *totals, "", clock(sum(assessment.results.took for assessment in assessments))])
-    parts = [_all_smaller(assessments), table(["experiment", "", *COLOURS, "runs", "time"], rows, right=5), MEANING]
+    parts = [
+        _all_smaller(assessments),
+        table(["experiment", "", *COLOURS, "runs", "time"], rows, right=5),
+        MEANING,
+        _main_claims(assessments),
+    ]
     claims = []
     for experiment, _, verdicts in assessments:
         if verdicts:
             claims.append(bullet(experiment.id))
         claims += [f"  - *{v.outcome}*: {v.claim.text} ({v.claim.place})" for v in verdicts]
-    return "\n\n".join(part for part in (*parts, "\n".join(claims)) if part) + "\n"
+    said = "All claims:\n\n" + "\n".join(claims) if claims else None
+    return "\n\n".join(part for part in (*parts, said) if part) + "\n"
+
+
+def _main_claims(assessments: Sequence[Assessment]) -> str | None:
+    """The papers' main results and what became of them, in every mode that they were run in."""
+    rows = [
+        [verdict.claim.text, f"{experiment.id} ({experiment.mode})", f"*{verdict.outcome}*"]
+        for experiment, _, verdicts in assessments
+        for verdict in verdicts
+        if verdict.claim.main
+    ]
+    return "The main claims:\n\n" + table(["claim", "experiment", "verdict"], rows) if rows else None
 
 
 def write_reports(

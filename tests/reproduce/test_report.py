@@ -147,6 +147,13 @@ def test_reports_are_written_with_their_pictures(tmp_path, done):
     links(tmp_path / done.id / "report.md", pictures=1)
 
 
+def test_main_claims_stand_first(tmp_path, done):
+    assert "main claims" not in write_reports([done], tmp_path, "full").read_text()
+    paper = experiment(tmp_path, rest=claim("a > b", more="main = true"))
+    summary = write_reports([paper], tmp_path, "full").read_text()
+    assert "| A beats B | someone/table7 (paper) | *reproduced* |" in summary.partition("All claims:")[0]
+
+
 def test_the_page_of_the_documentation(tmp_path, done):
     page = tmp_path / "docs" / "reproduction.md"
     docs_page([done], tmp_path, "full", page)

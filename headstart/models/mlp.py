@@ -35,7 +35,7 @@ Initial = Literal["uniform", "he", "he-normal-bias"]
 
 
 class Dense(eqx.Module):
-    """``x W' + b`` with ``W`` of shape (outputs, inputs): a CPU computes the gradient of a wide ``W`` faster this way."""
+    """``x W' + b`` with ``W`` of shape (outputs, inputs): a CPU has its gradient faster that way if it is wide."""
 
     weight: Array
     bias: Array

@@ -35,7 +35,7 @@ def find_experiments(wanted: tuple[str, ...] = (), folder: Path | None = None) -
     folder = folder or papers_folder()
     paths = {
         path.relative_to(folder).with_suffix("").as_posix(): path
-        for path in sorted(folder.glob("*/*.toml"))
+        for path in sorted(folder.glob("*/*.toml"), key=lambda path: path.with_suffix(""))
         if not path.name.startswith(".")
     }
     chosen: dict[str, Path] = {}

@@ -7,7 +7,7 @@ from typing import Literal, ParamSpec
 from headstart.data import sources
 from headstart.data.federation import Federation
 from headstart.data.partitions import Alphabets, Natural, Partition, Partitioner, TwoGroups
-from headstart.data.samples import Samples
+from headstart.data.samples import Pixels, Samples
 from headstart.data.tables import open_data
 
 __all__ = ["cifar10", "cifar100", "fashion_mnist", "har", "mnist", "omniglot", "own", "shakespeare"]
@@ -25,46 +25,50 @@ GAO_OMNIGLOT = Alphabets()
 def mnist(
     *,
     partition: Partitioner = FALLAH_MNIST,
+    pixels: Pixels = "unit",
     held_out: int | float = 0,
     folder: str | None = None,
     seed: int = 0,
 ) -> Federation:
     """Handwritten digits, by default in fallah's two groups of 50 clients."""
-    return _dealt(sources.mnist(folder), partition, held_out, seed)
+    return _dealt(sources.mnist(folder).with_pixels(pixels), partition, held_out, seed)
 
 
 def fashion_mnist(
     *,
     partition: Partitioner = FALLAH_MNIST,
+    pixels: Pixels = "unit",
     held_out: int | float = 0,
     folder: str | None = None,
     seed: int = 0,
 ) -> Federation:
     """Pieces of clothing in the format of MNIST, by default in fallah's two groups of 50 clients."""
-    return _dealt(sources.fashion_mnist(folder), partition, held_out, seed)
+    return _dealt(sources.fashion_mnist(folder).with_pixels(pixels), partition, held_out, seed)
 
 
 def cifar10(
     *,
     partition: Partitioner = FALLAH_CIFAR10,
+    pixels: Pixels = "unit",
     held_out: int | float = 0,
     folder: str | None = None,
     seed: int = 0,
 ) -> Federation:
     """Small colour images of 10 kinds, by default in fallah's two groups of 50 clients."""
-    return _dealt(sources.cifar10(folder), partition, held_out, seed)
+    return _dealt(sources.cifar10(folder).with_pixels(pixels), partition, held_out, seed)
 
 
 def cifar100(
     *,
     labels: Literal["fine", "coarse"] = "coarse",
     partition: Partitioner = WANG_CIFAR100,
+    pixels: Pixels = "unit",
     held_out: int | float = 0,
     folder: str | None = None,
     seed: int = 0,
 ) -> Federation:
     """Small colour images of 100 kinds in 20 superclasses, by default those in wang's two groups of 50 clients."""
-    return _dealt(sources.cifar100(labels, folder), partition, held_out, seed)
+    return _dealt(sources.cifar100(labels, folder).with_pixels(pixels), partition, held_out, seed)
 
 
 def omniglot(

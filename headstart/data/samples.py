@@ -14,7 +14,11 @@ from headstart.data.blocks import in_blocks
 from headstart.errors import UsageError, did_you_mean
 from headstart.problems import Examples, SupervisedTask
 
-__all__ = ["Samples", "fingerprint", "plain_examples", "unit_images"]
+__all__ = ["PIXELS", "Pixels", "Samples", "fingerprint", "plain_examples", "signed_images", "unit_images"]
+
+Pixels = Literal["unit", "signed"]
+PIXELS: tuple[Pixels, ...] = ("unit", "signed")
+"""Images as numbers in [0, 1] or in [-1, 1]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +111,12 @@ class Samples:
         """Some rows in random order."""
         return rows[np.argsort(self.keys(seed, purpose)[rows], kind="stable")]
 
+    def with_pixels(self, pixels: Pixels) -> "Samples":
+        """The same images as numbers in [0, 1] (``unit``) or in [-1, 1] (``signed``)."""
+        if pixels not in PIXELS:
+            raise UsageError(f"pixels = {pixels!r} is not a way to scale images.", did_you_mean(str(pixels), PIXELS))
+        return replace(self, transform=signed_images) if pixels == "signed" else self
+
     def with_columns(self, **columns: np.ndarray) -> "Samples":
         """The same samples with more known of each."""
         return replace(self, columns={**self.columns, **columns})
@@ -115,6 +125,12 @@ class Samples:
 def unit_images(batch: Examples) -> Examples:
     """Bytes as numbers in [0, 1]."""
     return Examples(batch.x.astype(jnp.result_type(float)) / 255, _labels(batch.y))
+
+
+def signed_images(batch: Examples) -> Examples:
+    """Bytes as numbers in [-1, 1]."""
+    unit = unit_images(batch)
+    return Examples(2 * unit.x - 1, unit.y)
 
 
 def plain_examples(batch: Examples) -> Examples:

@@ -48,6 +48,7 @@ bold is the best of a setting. A run that diverges counts as the worst."""
 MODES = {
     "paper": "run as the paper's text says",
     "paper, but first-order": "run as the paper's text says, but that gradients leave the Hessian out",
+    "paper, signed pixels": "run as the paper's text says, with pixels in [-1, 1], of which it says nothing",
     "as released": "run as the authors' released code does it, where that differs from the text",
     "as cited": "run with what the code has that the authors say theirs is adapted from",
     "trials": "no experiment of the paper, but a look for what explains one",

@@ -3,6 +3,7 @@ import pytest
 
 from headstart.data.samples import Samples, fingerprint
 from headstart.errors import UsageError
+from headstart.problems import Examples
 
 
 def samples(rows=500, **options):
@@ -59,3 +60,13 @@ def test_a_task_says_what_a_model_must_look_like():
     assert (samples().task.kind, samples().task.outputs) == ("classification", 4)
     regression = Samples("toy", np.zeros((3, 2)), np.zeros(3))
     assert (regression.task.kind, regression.task.outputs) == ("regression", 1)
+
+
+def test_pixels_are_scaled_as_asked():
+    pictures = samples(rows=256)
+    x = np.arange(256, dtype=np.uint8).repeat(7).reshape(256, 7)
+    batch = Examples(x, pictures.y)
+    np.testing.assert_allclose(pictures.with_pixels("unit").to_examples(batch).x, x / 255, atol=1e-7)
+    np.testing.assert_allclose(pictures.with_pixels("signed").to_examples(batch).x, x / 127.5 - 1, atol=1e-6)
+    with pytest.raises(UsageError, match="signed"):
+        pictures.with_pixels("sined")

@@ -87,4 +87,4 @@ def test_mistakes_are_named(read, old, new, told):
 
 def test_papers_and_experiments_are_found_by_name():
     ids = [experiment.id for experiment in find_experiments(("wang/table3", "jamali"))]
-    assert ids == ["wang/table3", "jamali/figure1", "jamali/figure1-cited"]
+    assert ids == ["wang/table3", "jamali/figure1", "jamali/figure1-signed"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from headstart.reproduce.store import Store
 
 DRIVER = """
-import json, sys
+import json, signal, sys
 from pathlib import Path
 from headstart.reproduce.pool import run_all
 from headstart.reproduce.record import Unit
@@ -22,6 +22,7 @@ class Quiet:
     def progress(self, *_): pass
     def ended(self, *_): pass
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell ignores in what it runs in the background
 units = [Unit(**{**table, "seeds": tuple(table["seeds"])}) for table in json.loads(sys.argv[1])]
 failures = run_all(units, Path(sys.argv[2]), 2, Quiet(), checkpoint_seconds=0.2)
 assert not failures, failures

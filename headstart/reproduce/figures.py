@@ -60,7 +60,8 @@ def draw(experiment: PaperExperiment, results: Results, folder: Path) -> list[Dr
 
 def _title(figure: Figure, results: Results) -> str:
     """A picture travels without its report, so it says itself when it is of a smaller run."""
-    like = f"like the paper's {figure.like}" if figure.like else ""
+    place = figure.like.replace(" ", "\N{NO-BREAK SPACE}")
+    like = f"like the paper's {place}" if place else ""
     smaller = "" if results.profile == "full" else f"{results.profile}, smaller run"
     said = "; ".join(filter(None, (like, smaller)))
     return f"{figure.title} ({said})" if said else figure.title

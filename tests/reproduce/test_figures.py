@@ -55,7 +55,7 @@ def test_curves_are_means_over_seeds_with_the_papers_values_at_their_end(tmp_pat
     assert marks == [[[100, 80]], [[100, 70]]]
     assert len(easy.collections) == 2  # the intervals
     assert legend(picture) == ["Method A", "Method B", "the paper's value"]
-    assert picture.get_suptitle() == "A picture (like the paper's Figure 2)"
+    assert picture.get_suptitle() == "A picture (like the paper's Figure\N{NO-BREAK SPACE}2)"
 
 
 @pytest.mark.parametrize(("x", "end"), [("samples", 100), ("seconds", 12)])

@@ -215,7 +215,7 @@ def reproduce_papers(
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="So many seeds, instead of what each experiment says.")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Smaller runs: all experiments in 20 minutes on 2 cores.")
+        bool, typer.Option("--quick", help="Smaller runs of all experiments, said to be so in the reports.")
     ] = False,
     data: Annotated[
         Path | None,

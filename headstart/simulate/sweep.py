@@ -19,7 +19,7 @@ from headstart.data import Clients, Federation, MappedClients
 from headstart.errors import UsageError
 from headstart.problems import Problem
 from headstart.simulate.evaluate import BLOCK, CLIENTS_AT_ONCE, Evaluation, score, score_table
-from headstart.simulate.files import read_arrays, write_arrays
+from headstart.simulate.progress import Look, Progress
 from headstart.simulate.rounds import Keys, RoundPlan, RunState, draw_cohorts, run_chunk
 from headstart.simulate.simulation import Simulation
 
@@ -200,11 +200,11 @@ def sweep(
     evaluate = evaluator(evaluation)
     measured: Callable[[Params], dict[str, Array]]
     measured = (lambda params: {}) if measure is None else jax.jit(jax.vmap(measure))
-    progress = _Progress(runs.state, checkpoint, checkpoint_seconds)
+    progress = Progress(runs.state, checkpoint, checkpoint_seconds)
 
     def look() -> None:
         numbers = jax.device_get(measured(jax.tree.map(lambda leaf: leaf[:number], runs.state.server.params)))
-        progress.looks.append(_Look(progress.done, progress.seconds, evaluate(runs), numbers))
+        progress.looks.append(Look(progress.done, progress.seconds, evaluate(runs), numbers))
 
     every = evaluation.every or max(1, rounds // 10)
     if progress.done:
@@ -227,7 +227,7 @@ def sweep(
         if observer is not None:
             observer(progress.done)
     evaluated = _scores(evaluation, tested, progress.looks)
-    last = evaluated if final is None else _scores(final, tested, [_Look(rounds, 0.0, evaluator(final)(runs), {})])
+    last = evaluated if final is None else _scores(final, tested, [Look(rounds, 0.0, evaluator(final)(runs), {})])
     progress.forget()
     per_round = first.plan.cohort * first.cost.samples(0)
     return Sweep(
@@ -245,17 +245,7 @@ def sweep(
     )
 
 
-class _Look(NamedTuple):
-    """One evaluation of all runs."""
-
-    round: int
-    seconds: float
-    values: dict[str, np.ndarray]
-    """For every metric an array over (run, number of steps, client)."""
-    measured: dict[str, np.ndarray]
-
-
-def _scores(evaluation: Evaluation, federation: Federation, looks: list[_Look]) -> Scores:
+def _scores(evaluation: Evaluation, federation: Federation, looks: list[Look]) -> Scores:
     ids = evaluation.clients(federation)
     return Scores(
         rounds=np.array([look.round for look in looks]),
@@ -281,59 +271,6 @@ def _table(
                 table = table.append_column(name, pa.array(np.full(len(table), value)))
             tables.append(table)
     return pa.concat_tables(tables)
-
-
-class _Progress:
-    """How far a sweep has come, on disk too where a checkpoint is asked for."""
-
-    def __init__(self, template: RunState, path: Path | None, seconds_between: float):
-        self.done, self.seconds = 0, 0.0
-        self.looks: list[_Look] = []
-        self.losses: list[np.ndarray] = []
-        self.state = template
-        self._path, self._seconds_between = path, seconds_between
-        self._kept = time.monotonic()
-        if path is not None and path.exists():
-            self._restore(path)
-
-    def keep(self, state: RunState) -> None:
-        """Write all of it, not too often."""
-        if self._path is None or time.monotonic() - self._kept < self._seconds_between:
-            return
-        told = {
-            "done": np.array(self.done),
-            "seconds": np.array(self.seconds),
-            "losses": np.concatenate(self.losses, axis=1),
-            "rounds": np.array([look.round for look in self.looks]),
-            "at": np.array([look.seconds for look in self.looks]),
-        }
-        for kind in ("values", "measured"):
-            for name in getattr(self.looks[0], kind):
-                told[f"{kind}/{name}"] = np.stack([getattr(look, kind)[name] for look in self.looks])
-        leaves = {f"state/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
-        write_arrays(self._path, told | leaves, {})
-        self._kept = time.monotonic()
-
-    def forget(self) -> None:
-        """Remove the checkpoint of a sweep that is done."""
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
-
-    def _restore(self, path: Path) -> None:
-        told, _ = read_arrays(path)
-        leaves, structure = jax.tree.flatten(self.state)
-        # Copied: JAX may otherwise use NumPy's own memory, which a program that is given the buffers would write to.
-        kept = [jnp.array(told[f"state/{i}"], copy=True) for i in range(len(leaves))]
-        self.state = jax.tree.unflatten(structure, kept)
-        self.done, self.seconds = int(told["done"]), float(told["seconds"])
-        self.losses = [told["losses"]]
-        for i, (round_, seconds) in enumerate(zip(told["rounds"], told["at"], strict=True)):
-            parts: dict[str, dict[str, np.ndarray]] = {"values": {}, "measured": {}}
-            for name, array in told.items():
-                kind, sign, metric = name.partition("/")
-                if sign and kind in parts:
-                    parts[kind][metric] = array[i]
-            self.looks.append(_Look(int(round_), float(seconds), **parts))
 
 
 def _advance(

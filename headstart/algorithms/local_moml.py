@@ -9,6 +9,7 @@ from jax import Array
 
 from headstart.algorithms._remembering import RememberingAlgorithm
 from headstart.core import (
+    Batch,
     ClientResult,
     ClientSamples,
     ClientTasks,
@@ -103,6 +104,10 @@ class LocalMOML(RememberingAlgorithm):
         """The samples K_0 that restart a memory."""
         return self.batch_size if self.memory_batch_size is None else self.memory_batch_size
 
+    def restart_batch(self, task: ClientSamples, key: Array) -> Batch:
+        """The batch S_0."""
+        return task.sample(key, self.restart_size)
+
     def init_server(self, params: Params) -> Server:
         return Server(params, jnp.zeros((), jnp.int32))
 
@@ -168,7 +173,7 @@ class LocalMOML(RememberingAlgorithm):
         key = jax.random.fold_in(key, self.local_steps)
 
         def restart(task: ClientSamples, key: Array) -> Memory:
-            gradient = jax.grad(loss)(w, task.sample(key, self.restart_size))
+            gradient = jax.grad(loss)(w, self.restart_batch(task, key))
             return Memory(tree.add_scaled(w, -self.inner_lr, gradient), jnp.ones((), bool))
 
         if self.tasks_per_client == 1:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headstart.algorithms import ALGORITHMS
 from headstart.config import plan
 from headstart.core import Algorithm, StepDecay, cohort_size
 from headstart.data import DATASETS, Federation, waves
@@ -21,6 +20,7 @@ from headstart.models import MODELS
 from headstart.problems import Classification, Problem, Prototypes, Waves, problem_for
 from headstart.reproduce.extras import EXTRAS, MEASURES
 from headstart.reproduce.record import Unit
+from headstart.reproduce.released import METHODS
 from headstart.simulate import Evaluation, sweep
 
 __all__ = ["Job", "build", "run_unit"]
@@ -180,12 +180,12 @@ def _problem(unit: Unit, federation: Federation) -> Problem:
 
 
 def _algorithm(name: Any, unit: Unit) -> Callable[..., Algorithm]:
-    if name not in ALGORITHMS:
+    if name not in METHODS:
         raise UsageError(
             f"{unit.experiment}: methods.{unit.method}.name = {name!r}: there is no such algorithm.",
-            did_you_mean(str(name), ALGORITHMS),
+            did_you_mean(str(name), METHODS),
         )
-    return ALGORITHMS[name].build
+    return METHODS[name].build
 
 
 def _equal_rounds(samples: float, algorithm: Algorithm, federation: Federation, cohort: float | int) -> int:

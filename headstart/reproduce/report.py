@@ -100,14 +100,21 @@ def experiment_markdown(assessment: Assessment, figures: Sequence[Drawn], relati
         *(_scores(experiment, results) if results.cells else ()),
         *(_picture(drawn, relative_to) for drawn in figures),
         tuning(experiment, results),
+        *_explanation(experiment, results, level),
         _heading("Setting" if results.profile == "full" else "Setting, at the paper's size", level),
         "\n".join(map(bullet, brief_settings(experiment))),
         details("All settings, as run", f"```toml\n{full_settings(experiment, results.profile)}\n```"),
         experiment.notes,
-        f"**What explains the differences.** {experiment.explanation}" if experiment.explanation else None,
         made_by(results) if results.cells else None,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _explanation(experiment: PaperExperiment, results: Results, level: int) -> tuple[str, ...]:
+    if not experiment.explanation:
+        return ()
+    runs = "" if results.profile == "full" else " of runs of the paper's size"
+    return _heading(f"What explains the differences{runs}", level), experiment.explanation
 
 
 def summary_markdown(assessments: Sequence[Assessment], links: bool = False) -> str:

@@ -44,7 +44,7 @@ def test_ours_stands_beside_the_papers(tmp_path, done):
     assert "| Easy setting | Method A | **0.100 ± 0.025** | **1.500 ± 0.575** | 3 |" in page
     assert "- *reproduced*: A beats B (Table 7): a - b: +30.00 ± 2.48 (p < 0.001, 3 seeds) in easy; " in page
     assert "The paper does not say how." in page
-    assert "**What explains the differences.** It is the scaling." in page
+    assert "## What explains the differences\n\nIt is the scaling." in page
     assert "12 min of computing in 60 s by the clock (12.0 at a time). Commit abc1234. jax 0.10.2." in page
     assert "Smaller run" not in page
     assert "Missing" not in page

@@ -51,11 +51,12 @@ class DisjointTasks(Partitioner):
         owner = np.full(len(counts), -1)
         owner[drawn] = np.repeat(np.arange(total), self.ways)
         rows = samples.shuffled(np.arange(len(samples)), seed)
-        draws = np.arange(self.test_tasks * self.test_draws)
-        judged = self.tasks + draws % max(1, self.test_tasks)
+        # All draws of a task, then those of the next: evenly spaced clients are then of all tasks.
+        judged = self.tasks + np.repeat(np.arange(self.test_tasks), self.test_draws)
         names = [f"task {i}" for i in (*range(self.tasks), *judged)]
         if self.test_draws > 1:
-            names[self.tasks :] = [f"{names[self.tasks + i]}, draw {i // self.test_tasks}" for i in draws]
+            draws = np.tile(np.arange(self.test_draws), self.test_tasks)
+            names[self.tasks :] = [f"task {i}, draw {draw}" for i, draw in zip(judged, draws, strict=True)]
         lists = RowLists.by_owner(owner[labels[rows]], total, rows).chosen(np.append(np.arange(self.tasks), judged))
         left = len(counts.nonzero()[0]) - len(drawn)
         return Partition(
@@ -63,7 +64,7 @@ class DisjointTasks(Partitioner):
             train=lists,
             query=lists,
             names=names,
-            held_out=len(draws),
+            held_out=len(judged),
             notes=(f"{left} classes are in no task.",) if left else (),
             episodes=episodes,
         )
@@ -103,12 +104,14 @@ class Alphabets(Partitioner):
         held_out = order[self.clients :][: self.validation]
         if self.evaluate == "test":
             held_out = order[self.clients + self.validation :][: self.test]
-        numbers = np.arange(self.tasks)
-        owners = np.concatenate([order[: self.clients], held_out[numbers % len(held_out)]])
+        # All tasks of a group, then those of the next: evenly spaced clients are then of all groups.
+        dealt = np.arange(self.tasks) * len(held_out) // self.tasks
+        owners = np.concatenate([order[: self.clients], held_out[dealt]])
         rows = samples.shuffled(np.arange(len(samples)), seed)
         lists = RowLists.by_owner(group[rows], len(groups), rows).chosen(owners)
         names = [str(groups[int(g)]) for g in owners]
-        names[self.clients :] = [f"{names[self.clients + i]}, task {i // len(held_out)}" for i in numbers]
+        number = np.arange(self.tasks) - np.searchsorted(dealt, dealt)
+        names[self.clients :] = [f"{name}, task {i}" for name, i in zip(names[self.clients :], number, strict=True)]
         return Partition(
             samples,
             train=lists,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from headstart.data.partitions import Alphabets, DisjointTasks
 from headstart.data.samples import Samples
 from headstart.errors import UsageError
+from headstart.simulate import Evaluation
 
 
 def samples(order=None, alphabets=10, letters=4, each=6):
@@ -38,12 +39,12 @@ def test_no_class_is_in_two_tasks(seed):
 def test_a_test_task_is_judged_on_several_draws():
     once, often = (replace(TASKS, queries=2, test_draws=draws)(samples(), 4) for draws in (1, 3))
     assert often.held_out == 6
-    assert often.names[4:8] == ["task 4", "task 5, draw 0", "task 6, draw 0", "task 5, draw 1"]
+    assert often.names[4:8] == ["task 4", "task 5, draw 0", "task 5, draw 1", "task 5, draw 2"]
     for i, rows in enumerate(often.train):
-        np.testing.assert_array_equal(rows, once.train[i if i < 7 else 5 + (i - 5) % 2])
+        np.testing.assert_array_equal(rows, once.train[i if i < 5 else 5 + (i - 5) // 3])
     clients = often.federation().clients
     # Images are told apart by their content: draws 0 and 1 of task 5 adapt on others of the same classes.
-    first, second = (np.asarray(clients.sample("support", i, jax.random.key(0), "full").x) for i in (5, 7))
+    first, second = (np.asarray(clients.sample("support", i, jax.random.key(0), "full").x) for i in (5, 6))
     assert first.shape == second.shape == (3, 5)
     assert (first != second).any()
 
@@ -60,6 +61,18 @@ def test_alphabets_that_are_judged_do_not_train(seed):
     assert partition.names[6].endswith(", task 0")
     assert len(set(partition.names)) == 13
     assert len(partition.federation().clients.classes.starts) == 14
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "kinds"),
+    [(replace(ALPHABETS, tasks=12), 3), (replace(TASKS, queries=2, test_tasks=3, test_draws=4), 3)],
+)
+def test_clients_that_are_evaluated_are_of_all_kinds_however_few(partitioner, kinds):
+    federation = partitioner(samples(), 0).federation()
+    for most in (3, 4, 6):
+        chosen = Evaluation(max_clients=most).clients(federation)
+        judged = [federation.names[i].split(",")[0] for i in chosen if i >= federation.trained]
+        assert (len(judged), len(set(judged))) == (most, kinds)
 
 
 def test_validation_and_test_alphabets_differ():

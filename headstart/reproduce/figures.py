@@ -153,7 +153,7 @@ def _draw_line(axis: Any, line: _Line, figure: Figure) -> None:
     found = [estimate(column) for column in values.T]
     mean = np.array([e.mean for e in found])
     axis.plot(x, mean, color=line.colour, linestyle=line.style, linewidth=1.8, label=line.label)
-    if len(values) > 1:
+    if len(values) > 2:  # of two seeds the interval is so wide that nothing else could be seen; the table has it
         low, high = np.array([e.low for e in found]), np.array([e.high for e in found])
         if figure.log:
             low = np.maximum(low, mean / 10)  # a logarithm has no room for zero

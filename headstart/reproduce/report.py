@@ -49,6 +49,7 @@ MODES = {
     "paper": "run as the paper's text says",
     "paper, but first-order": "run as the paper's text says, but that gradients leave the Hessian out",
     "paper, signed pixels": "run as the paper's text says, with pixels in [-1, 1], of which it says nothing",
+    "paper, tuned": "run as the paper's text says, with step sizes of a grid that it does not name",
     "as released": "run as the authors' released code does it, where that differs from the text",
     "as cited": "run with what the code has that the authors say theirs is adapted from",
     "trials": "no experiment of the paper, but a look for what explains one",

@@ -58,6 +58,13 @@ def test_curves_are_means_over_seeds_with_the_papers_values_at_their_end(tmp_pat
     assert picture.get_suptitle() == "A picture (like the paper's Figure\N{NO-BREAK SPACE}2)"
 
 
+def test_two_seeds_have_no_band(tmp_path, kept):
+    paper = experiment(tmp_path, rest=FIGURE.format("curves", 'score = "accuracy"'))
+    fill(paper, tmp_path, values, profile="quick")
+    figures.draw(paper, load(paper, tmp_path, "quick"), tmp_path)
+    assert [len(axis.collections) for axis in kept().axes] == [0, 0]
+
+
 @pytest.mark.parametrize(("x", "end"), [("samples", 100), ("seconds", 12)])
 def test_other_axes(tmp_path, kept, x, end):
     drawn(tmp_path, "curves", f'score = "loss"\nx = "{x}"\nrows = ["hard"]\nmethods = ["b"]\nlog = true\nlog_x = true')

@@ -7,6 +7,8 @@ from headstart.reproduce.statistics import Estimate
 
 __all__ = ["as_reported", "clock", "decimals", "p_value", "signed", "with_interval"]
 
+MANY = 1e6
+
 
 def decimals(size: float, score: Score) -> int:
     """Digits after the point for values of this size: two of percents, otherwise so that three or four count."""
@@ -20,7 +22,7 @@ def decimals(size: float, score: Score) -> int:
 def with_interval(mean: float, half_width: float | None, score: Score) -> str:
     """``79.85 ± 0.61``, or the mean alone."""
     digits = decimals(mean, score)
-    return f"{mean:.{digits}f}" + ("" if half_width is None else f" ± {half_width:.{digits}f}")
+    return _written(mean, digits) + ("" if half_width is None else f" ± {_written(half_width, digits)}")
 
 
 def as_reported(value: float, half_width: float | None, score: Score) -> str:
@@ -36,8 +38,16 @@ def as_reported(value: float, half_width: float | None, score: Score) -> str:
 def signed(difference: Estimate, score: Score, size: float) -> str:
     """``+2.40 ± 0.61``: a difference of values of a given size."""
     digits = decimals(size, score)
-    interval = "" if difference.half_width is None else f" ± {difference.half_width:.{digits}f}"
-    return f"{difference.mean:+.{digits}f}{interval}"
+    interval = "" if difference.half_width is None else f" ± {_written(difference.half_width, digits)}"
+    return _written(difference.mean, digits, "+") + interval
+
+
+def _written(value: float, digits: int, sign: str = "") -> str:
+    """With so many digits after the point; what is on its way to infinity as ``1.49e12``."""
+    if not MANY <= abs(value) < math.inf:
+        return f"{value:{sign}.{digits}f}"
+    mantissa, exponent = f"{value:{sign}.2e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def p_value(p: float) -> str:

@@ -65,7 +65,8 @@ and how it is run are in `papers/`. This page is written by
 headstart reproduce --docs docs/reproduction.md
 ```
 
-Any part of it can be had again by name, as in `headstart reproduce fallah/table1`, or smaller with `--quick`.
+Any part of it can be had again by name, as in `headstart reproduce fallah/table1`, or smaller with `--quick`,
+which takes under 20 minutes for all of it on 2 cores.
 [Which symbol is which setting](notation.md)."""
 
 

@@ -1,5 +1,6 @@
-"""How JAX is started: its CPU devices, and where compiled programs are kept."""
+"""How JAX is started and kept going: its CPU devices, and the programs it has compiled."""
 
+import gc
 from pathlib import Path
 
 import jax
@@ -7,7 +8,11 @@ import jax
 from headstart.core import checks
 from headstart.errors import UsageError
 
-__all__ = ["keep_compiled_programs", "use_cpu_devices"]
+__all__ = ["keep_compiled_programs", "release_compiled_programs", "use_cpu_devices"]
+
+MAPS = Path("/proc/self/maps")
+MANY_MAPS = 30_000
+"""Linux allows a process 65,530 memory maps. A compiled program holds several, and none is left for one more."""
 
 
 def use_cpu_devices(n: int) -> None:
@@ -37,3 +42,16 @@ def keep_compiled_programs() -> None:
             return
         jax.config.update("jax_compilation_cache_dir", str(cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def release_compiled_programs(most: int = MANY_MAPS) -> bool:
+    """Let go of all compiled programs where this process has more than ``most`` memory maps; whether it had.
+
+    The compiler ends the process where it is allowed no more maps, as a process may find that trains thousands of
+    different models. What is used again after this is compiled again.
+    """
+    if not MAPS.exists() or MAPS.read_bytes().count(b"\n") <= most:
+        return False
+    jax.clear_caches()
+    gc.collect()
+    return True

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["ClientFailure", "Diverged", "HeadstartError", "UsageError", "did_you_mean"]
+__all__ = ["CannotWrite", "ClientFailure", "Diverged", "HeadstartError", "UsageError", "did_you_mean"]
 
 
 class HeadstartError(Exception):
@@ -17,6 +17,10 @@ class UsageError(HeadstartError, ValueError):
         self.problem = problem
         self.remedy = remedy
         super().__init__(f"{problem}\n  {remedy}" if remedy else problem)
+
+
+class CannotWrite(UsageError):
+    """A file cannot be written, for want of room or of permission; what was there before it is whole."""
 
 
 class ClientFailure(HeadstartError, RuntimeError):

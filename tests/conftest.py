@@ -1,12 +1,12 @@
 """Two faked devices for every test, double precision for those that ask for it, and compiled code let go."""
 
-import gc
 import os
-from pathlib import Path
 
 import jax
 import pytest
 from hypothesis import settings
+
+from headstart.devices import MANY_MAPS, release_compiled_programs
 
 jax.config.update("jax_num_cpu_devices", 2)
 if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
@@ -25,17 +25,8 @@ def x64():
         yield
 
 
-MAPS = Path("/proc/self/maps")
-MANY_MAPS = 30_000
-
-
 @pytest.fixture(autouse=True)
 def few_memory_maps():
-    """Drop compiled programs before they are too many.
-
-    Each holds several memory maps, and where a process may have no more (65,530 on Linux) the compiler crashes.
-    """
+    """Drop compiled programs between tests, well before a run would do so itself in the middle of one."""
     yield
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY_MAPS:
-        jax.clear_caches()
-        gc.collect()
+    release_compiled_programs(most=MANY_MAPS // 2)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import headstart as hs
+from headstart.simulate import Callback
 from headstart.simulate.rounds import draw_cohorts
 
 SIZES = (5, 9, 6, 7, 8)
@@ -12,7 +13,7 @@ QUERY = 4
 FEATURES = 3
 
 
-def client_arrays(sizes=SIZES, seed=0):
+def client_arrays(sizes=SIZES, seed=0, query_sizes=None):
     """For each client its training and its query samples ``(x, y)``, with labels -1 and 1."""
     rng = np.random.default_rng(seed)
 
@@ -21,12 +22,13 @@ def client_arrays(sizes=SIZES, seed=0):
         return x, np.where(rng.random(size) < 0.5, -1.0, 1.0)
 
     centers = rng.normal(size=(len(sizes), FEATURES))
-    return [(samples(n, c), samples(QUERY, c)) for n, c in zip(sizes, centers, strict=True)]
+    query_sizes = query_sizes or [QUERY] * len(sizes)
+    return [(samples(n, c), samples(q, c)) for n, q, c in zip(sizes, query_sizes, centers, strict=True)]
 
 
-def federation(sizes=SIZES, held_out=0, **options):
+def federation(sizes=SIZES, held_out=0, query_sizes=None, **options):
     """The same clients as row lists into one pool."""
-    clients = client_arrays(sizes)
+    clients = client_arrays(sizes, query_sizes=query_sizes)
     parts = [part for client in clients for part in client]
     ends = np.cumsum([len(y) for _, y in parts])
     rows = [np.arange(end - len(y), end) for end, (_, y) in zip(ends, parts, strict=True)]
@@ -65,7 +67,7 @@ def assert_close(actual, expected, relative):
     """Leaf by leaf, the largest difference within ``relative`` of the largest entry."""
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
     for got, want in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-        got, want = np.asarray(got), np.asarray(want)
+        got, want = np.asarray(got, float), np.asarray(want, float)
         assert np.isfinite(got).all()
         assert np.abs(got - want).max(initial=0) <= relative * np.abs(want).max(initial=0)
 
@@ -74,3 +76,16 @@ def assert_same_bits(actual, expected):
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
     for got, want in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         np.testing.assert_array_equal(np.asarray(got), np.asarray(want))
+
+
+class _Stopping(Callback):
+    def __init__(self, after):
+        self.after = after
+
+    def on_chunk(self, progress):
+        return "enough" if progress.round >= self.after else None
+
+
+def stopping(after):
+    """Callbacks that end a run after so many rounds; none for ``None``."""
+    return [] if after is None else [_Stopping(after)]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from headstart.algorithms.aruba import Aruba
 from headstart.algorithms.bspiderboost import BSpiderBoost
 from headstart.algorithms.fedavg import fedavg
+from headstart.algorithms.fedopt import fedadagrad, fedadam, fedavgm, fedyogi
 from headstart.algorithms.fedprox import FedProx
 from headstart.algorithms.local_bsgd import local_bsgd
 from headstart.algorithms.local_moml import LocalMOML
@@ -21,14 +22,13 @@ from headstart.algorithms.per_fedavg import per_fedavg
 from headstart.algorithms.pfedme import PFedMe
 from headstart.algorithms.protonet import ProtoNet
 from headstart.algorithms.reptile import Reptile
-from headstart.algorithms.scgd import SCGD
+from headstart.algorithms.scgd import scgd
 from headstart.core import Algorithm
 
 __all__ = [
     "ALGORITHMS",
     "MOML",
     "NASA",
-    "SCGD",
     "Aruba",
     "BSpiderBoost",
     "Entry",
@@ -41,11 +41,16 @@ __all__ = [
     "PFedMe",
     "ProtoNet",
     "Reptile",
+    "fedadagrad",
+    "fedadam",
     "fedavg",
+    "fedavgm",
+    "fedyogi",
     "local_bsgd",
     "local_scgd",
     "maml",
     "per_fedavg",
+    "scgd",
 ]
 
 
@@ -58,6 +63,10 @@ class Entry(NamedTuple):
 
 ALGORITHMS: dict[str, Entry] = {
     "fedavg": Entry(fedavg, "McMahan et al. 2017"),
+    "fedavgm": Entry(fedavgm, "Hsu et al. 2019"),
+    "fedadagrad": Entry(fedadagrad, "Reddi et al. 2021"),
+    "fedadam": Entry(fedadam, "Reddi et al. 2021"),
+    "fedyogi": Entry(fedyogi, "Reddi et al. 2021"),
     "fedprox": Entry(FedProx, "Li et al. 2020"),
     "per-fedavg": Entry(per_fedavg, "Fallah et al. 2020"),
     "meta-fl": Entry(MetaFL, "Jamali et al. 2025"),
@@ -66,7 +75,7 @@ ALGORITHMS: dict[str, Entry] = {
     "reptile": Entry(Reptile, "Nichol et al. 2018"),
     "maml": Entry(maml, "Finn et al. 2017"),
     "bspiderboost": Entry(BSpiderBoost, "Hu et al. 2020"),
-    "scgd": Entry(SCGD, "Wang et al. 2017"),
+    "scgd": Entry(scgd, "Wang et al. 2017"),
     "nasa": Entry(NASA, "Ghadimi et al. 2020"),
     "moml": Entry(MOML, "Wang et al. 2023"),
     "moml-v2": Entry(MOMLv2, "Wang et al. 2023"),

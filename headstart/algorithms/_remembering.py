@@ -1,5 +1,7 @@
 """What the methods share that differentiate a loss at a remembered model: their fields, batches and gradient."""
 
+from types import MappingProxyType
+
 import equinox as eqx
 import jax
 from jax import Array
@@ -17,28 +19,37 @@ from headstart.core import (
     Episode,
     Exact,
     Loss,
+    Optimizer,
     Params,
     Size,
     StepSize,
     as_curvature,
+    as_optimizer,
+    as_step_size,
     check_step_size,
     checks,
 )
 
-__all__ = ["RememberingAlgorithm"]
+__all__ = ["NO_LOCAL_STEPS", "RememberingAlgorithm"]
+
+NO_LOCAL_STEPS = MappingProxyType(
+    {"client_optimizer": "its clients send a gradient and take no steps; give a server_optimizer"}
+)
+"""What methods whose rounds are single steps refuse."""
 
 
 class RememberingAlgorithm(Algorithm):
     """A method with one memory a task: a running average of the model after one inner step."""
 
     inner_lr: Array | float = 0.01
-    outer_lr: StepSize = 0.001
+    outer_lr: StepSize = eqx.field(converter=as_step_size, default=0.001)
     averaging: Array | float = 0.5
     curvature: Curvature = eqx.field(converter=as_curvature, default_factory=Exact)
     batch_size: Size = eqx.field(static=True, default=10)
     inner_batch_size: Size | None = eqx.field(static=True, default=None)
     curvature_batch_size: Size | None = eqx.field(static=True, default=None)
     shared_batch: bool = eqx.field(static=True, default=False)
+    server_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
 
     def __check_init__(self) -> None:
         check_step_size("outer_lr", self.outer_lr)

@@ -1,6 +1,7 @@
 """FedAvg + ARUBA: a step size for every coordinate, learned from how far and how steeply clients move."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,8 +14,11 @@ from headstart.core import (
     ClientSamples,
     Cost,
     Loss,
+    Optimizer,
     Params,
+    Server,
     Size,
+    as_optimizer,
     check_size,
     checks,
     tree,
@@ -30,6 +34,7 @@ class ArubaServer(NamedTuple):
     round: Array
     distance: Params
     gradient: Params
+    optimizer: Any
 
 
 class ArubaDown(NamedTuple):
@@ -41,9 +46,9 @@ class ArubaDown(NamedTuple):
 
 
 class ArubaUp(NamedTuple):
-    """The local model, half its squared distance from the start, and its summed squared gradients."""
+    """How far the local model came, half the square of that, and the summed squared gradients on the way."""
 
-    params: Params
+    moved: Params
     distance: Params
     gradient: Params
 
@@ -72,7 +77,7 @@ class Aruba(Algorithm):
 
     Deviations: a round's clients enter b and g by their mean, so that the server needs a mean only; the
     authors add each client as a task. That divides both sums by the cohort's size and leaves eta as it is but
-    for the weight of epsilon and zeta.
+    for the weight of epsilon and zeta. A ``server_optimizer``, as in `MetaFL`, is not theirs.
     """
 
     initial_lr: Array | float = 0.01
@@ -81,6 +86,10 @@ class Aruba(Algorithm):
     refinement: Array | float = 1.0
     local_steps: int = eqx.field(static=True, default=4)
     batch_size: Size = eqx.field(static=True, default=40)
+    server_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
+
+    adapts_by: ClassVar[str | None] = None
+    adapts_with: ClassVar[tuple[str, ...]] = ("distance", "gradient")
 
     def __check_init__(self) -> None:
         checks.positive("initial_lr", self.initial_lr)
@@ -90,13 +99,19 @@ class Aruba(Algorithm):
         checks.whole("local_steps", self.local_steps, 1)
         check_size("batch_size", self.batch_size)
 
+    @property
+    def refuses(self) -> Mapping[str, str]:
+        return {
+            "client_optimizer": "its step sizes are learned, one per coordinate",
+            "noise": "its step sizes are roots of sums of squares, which noise makes negative",
+        }
+
     def init_server(self, params: Params) -> ArubaServer:
         def filled(value: Array | float) -> Params:
             return jax.tree.map(lambda leaf: jnp.full_like(leaf, value), params)
 
-        return ArubaServer(
-            params, jnp.zeros((), jnp.int32), filled((self.initial_lr * self.zeta) ** 2), filled(self.zeta**2)
-        )
+        _, round_, optimizer = Server.start(params, self.server_optimizer)
+        return ArubaServer(params, round_, filled((self.initial_lr * self.zeta) ** 2), filled(self.zeta**2), optimizer)
 
     def init_client(self, params: Params) -> tuple[()]:
         return ()
@@ -115,20 +130,25 @@ class Aruba(Algorithm):
 
         start = (down.params, tree.zeros_like(down.params))
         (w, squares), values = jax.lax.scan(step, start, jnp.arange(self.local_steps))
-        moved = _add_square(tree.zeros_like(w), 0.5, tree.sub(w, down.params))
-        return ClientResult(state, ArubaUp(w, moved, squares), {"loss": jnp.mean(values)})
+        moved = tree.sub(w, down.params)
+        distance = _add_square(tree.zeros_like(w), 0.5, moved)
+        return ClientResult(state, ArubaUp(moved, distance, squares), {"loss": jnp.mean(values)})
 
     def server_update(self, server: ArubaServer, mean_up: ArubaUp) -> ArubaServer:
         fade = (server.round + 2.0) ** self.power
 
         def grow(total: Params, added: Params, floor: Array | float) -> Params:
-            return jax.tree.map(lambda a, b: a + b + floor**2 / fade, total, added)
+            return jax.tree.map(lambda a, b: (a + b + floor**2 / fade).astype(a.dtype), total, added)
 
+        moved = Server(server.params, server.round, server.optimizer).moved(
+            self.server_optimizer, tree.scale(-1, mean_up.moved)
+        )
         return ArubaServer(
-            mean_up.params,
-            server.round + 1,
+            moved.params,
+            moved.round,
             grow(server.distance, mean_up.distance, self.initial_lr * self.zeta),
             grow(server.gradient, mean_up.gradient, self.zeta),
+            moved.optimizer,
         )
 
     def personalize(
@@ -152,8 +172,8 @@ def _step_sizes(distance: Params, gradient: Params) -> Params:
 
 
 def _step(w: Params, eta: Params, gradient: Params) -> Params:
-    return jax.tree.map(lambda p, e, g: p - e * g, w, eta, gradient)
+    return jax.tree.map(lambda p, e, g: (p - e * g).astype(p.dtype), w, eta, gradient)
 
 
 def _add_square(total: Params, factor: Array | float, x: Params) -> Params:
-    return jax.tree.map(lambda a, b: a + factor * b**2, total, x)
+    return jax.tree.map(lambda a, b: (a + factor * b**2).astype(a.dtype), total, x)

@@ -1,5 +1,6 @@
 """BSpiderBoost: MAML with a gradient that is corrected by differences, and recomputed from large batches at times."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from headstart.algorithms._personal import fine_tune
+from headstart.algorithms._remembering import NO_LOCAL_STEPS
 from headstart.core import (
     Adaptation,
     Algorithm,
@@ -19,13 +21,18 @@ from headstart.core import (
     Episode,
     Exact,
     Loss,
+    Optimizer,
     Params,
+    Server,
     Size,
     StepSize,
     as_curvature,
+    as_optimizer,
+    as_step_size,
     check_size,
     check_step_size,
     checks,
+    server_step,
     step_size_at,
     tree,
 )
@@ -40,6 +47,7 @@ class BSpiderBoostServer(NamedTuple):
     round: Array
     previous: Params
     gradient: Params
+    optimizer: Any
 
 
 class BSpiderBoostDown(NamedTuple):
@@ -73,15 +81,17 @@ class BSpiderBoost(Algorithm):
     Cost(gradients=3.0, products=1.5, batches={10: 1.5, 1: 1.5})
 
     Deviations: the paper's large batch is one of tasks; a cohort here always has the same number of tasks, and the
-    large batch is one of samples of each. ``cost`` is the mean over a period.
+    large batch is one of samples of each. ``cost`` is the mean over a period. A ``server_optimizer``, given v, takes
+    the place of ``outer_lr``.
     """
 
     inner_lr: Array | float = 0.01
-    outer_lr: StepSize = 0.001
+    outer_lr: StepSize = eqx.field(converter=as_step_size, default=0.001)
     period: int = eqx.field(static=True, default=3)
     curvature: Curvature = eqx.field(converter=as_curvature, default_factory=Exact)
     batch_size: Size = eqx.field(static=True, default=10)
     large_batch_size: Size = eqx.field(static=True, default=40)
+    server_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
 
     def __check_init__(self) -> None:
         check_step_size("outer_lr", self.outer_lr)
@@ -91,12 +101,19 @@ class BSpiderBoost(Algorithm):
         _ = self.adaptation
 
     @property
+    def refuses(self) -> Mapping[str, str]:
+        return NO_LOCAL_STEPS | {
+            "noise": "it adds up differences of gradients, so noise that is added to each would grow with the rounds",
+        }
+
+    @property
     def adaptation(self) -> Adaptation:
         """The inner step."""
         return Adaptation(1, self.inner_lr)
 
     def init_server(self, params: Params) -> BSpiderBoostServer:
-        return BSpiderBoostServer(params, jnp.zeros((), jnp.int32), params, tree.zeros_like(params))
+        _, round_, optimizer = Server.start(params, self.server_optimizer)
+        return BSpiderBoostServer(params, round_, params, tree.zeros_like(params), optimizer)
 
     def init_client(self, params: Params) -> tuple[()]:
         return ()
@@ -128,8 +145,8 @@ class BSpiderBoost(Algorithm):
     def server_update(self, server: BSpiderBoostServer, mean_up: Params) -> BSpiderBoostServer:
         large, eta = self._is_large(server), step_size_at(self.outer_lr, server.round)
         gradient = jax.tree.map(lambda v, sent: jnp.where(large, sent, v + sent), server.gradient, mean_up)
-        params = tree.add_scaled(server.params, -eta, gradient)
-        return BSpiderBoostServer(params, server.round + 1, server.params, gradient)
+        params, optimizer = server_step(self.server_optimizer, server.params, gradient, eta, server.optimizer)
+        return BSpiderBoostServer(params, server.round + 1, server.params, gradient, optimizer)
 
     def personalize(
         self, loss: Loss, down: BSpiderBoostDown, state: Any, support: ClientSamples, key: Array, steps: int, size: Size

@@ -1,7 +1,7 @@
 """FedAvg: generalized meta-FL with no fine-tuning step."""
 
 from headstart.algorithms.meta_fl import MetaFL
-from headstart.core import Size, StepSize
+from headstart.core import Optimizer, Size, StepSize
 
 __all__ = ["fedavg"]
 
@@ -12,6 +12,9 @@ def fedavg(
     batch_size: Size = 40,
     inner_lr: float = 0.01,
     random_iterate: bool = False,
+    client_optimizer: Optimizer | None = None,
+    keep_client_optimizer: bool = False,
+    server_optimizer: Optimizer | None = None,
 ) -> MetaFL:
     r"""Average the clients' models after ``local_steps`` steps of SGD.
 
@@ -25,7 +28,8 @@ def fedavg(
     >>> fedavg(local_steps=10).cost()
     Cost(gradients=10, products=0, batches={40: 10})
 
-    Deviations: none; clients count alike unless the run asks for weights by sample count.
+    Deviations: none; clients count alike unless the run asks for weights by sample count. Optimisers are as in
+    `MetaFL`.
     """
     return MetaFL(
         inner_steps=0,
@@ -34,4 +38,7 @@ def fedavg(
         local_steps=local_steps,
         batch_size=batch_size,
         random_iterate=random_iterate,
+        client_optimizer=client_optimizer,
+        keep_client_optimizer=keep_client_optimizer,
+        server_optimizer=server_optimizer,
     )

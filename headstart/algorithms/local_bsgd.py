@@ -1,7 +1,7 @@
 """Local-BSGD: Local-SCGDM with neither memory nor momentum; on a plain loss, Local-MAML."""
 
 from headstart.algorithms.local_scgdm import LocalSCGDM
-from headstart.core import Curvature, Size, StepSize, as_curvature
+from headstart.core import Curvature, Optimizer, Size, StepSize, as_curvature
 
 __all__ = ["local_bsgd"]
 
@@ -15,6 +15,9 @@ def local_bsgd(
     inner_batch_size: Size | None = None,
     tasks_per_client: int = 1,
     tasks_per_step: int = 1,
+    client_optimizer: Optimizer | None = None,
+    keep_client_optimizer: bool = False,
+    server_optimizer: Optimizer | None = None,
 ) -> LocalSCGDM:
     r"""Descend a function of an expectation by the gradient on a batch, which is biased.
 
@@ -46,4 +49,7 @@ def local_bsgd(
         separate_states=True,
         tasks_per_client=tasks_per_client,
         tasks_per_step=tasks_per_step,
+        client_optimizer=client_optimizer,
+        keep_client_optimizer=keep_client_optimizer,
+        server_optimizer=server_optimizer,
     )

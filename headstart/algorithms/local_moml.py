@@ -1,5 +1,6 @@
 """LocalMOML: MOML with local steps between two communications."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,6 +11,7 @@ from jax import Array
 from headstart.algorithms._remembering import RememberingAlgorithm
 from headstart.core import (
     Batch,
+    ClientOptimizer,
     ClientResult,
     ClientSamples,
     ClientTasks,
@@ -17,9 +19,12 @@ from headstart.core import (
     Down,
     Loss,
     Memory,
+    Optimizer,
     Params,
     Server,
     Size,
+    TaskSlots,
+    as_optimizer,
     check_size,
     checks,
     draw_tasks,
@@ -73,7 +78,8 @@ class LocalMOML(RememberingAlgorithm):
     It leaves open how a kept memory begins (Corollary 2 has no S_0): with the adapted model of the first visit, as
     in MOML. It keeps memories only where all clients take part; here any cohort may. ``shared_batch`` (one batch
     for S_1, S_2 and S_3) is not the paper's, nor is ``reuse_batch`` (every local step of a round looks at the same
-    tasks and samples, as in the paper's released code; S_0 stays another draw).
+    tasks and samples, as in the paper's released code; S_0 stays another draw) and ``restart_view`` (a function through
+    which S_0 is looked at). Optimisers are as in `MetaFL`.
     """
 
     local_steps: int = eqx.field(static=True, default=4)
@@ -82,8 +88,12 @@ class LocalMOML(RememberingAlgorithm):
     tasks_per_client: int = eqx.field(static=True, default=1)
     tasks_per_step: int = eqx.field(static=True, default=1)
     reuse_batch: bool = eqx.field(static=True, default=False)
+    restart_view: Callable[[Batch], Batch] | None = eqx.field(static=True, default=None)
+    client_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
+    keep_client_optimizer: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
+        self.local_optimizer.check()
         checks.whole("local_steps", self.local_steps, 1)
         checks.whole("tasks_per_client", self.tasks_per_client, 1)
         checks.whole("tasks_per_step", self.tasks_per_step, 1)
@@ -104,37 +114,42 @@ class LocalMOML(RememberingAlgorithm):
         """The samples K_0 that restart a memory."""
         return self.batch_size if self.memory_batch_size is None else self.memory_batch_size
 
-    def restart_batch(self, task: ClientSamples, key: Array) -> Batch:
-        """The batch S_0."""
-        return task.sample(key, self.restart_size)
+    @property
+    def local_optimizer(self) -> ClientOptimizer:
+        """How a client takes its local steps."""
+        return ClientOptimizer(self.client_optimizer, self.keep_client_optimizer)
+
+    def task_slots(self) -> TaskSlots:
+        return TaskSlots(self.tasks_per_client, self.tasks_per_step)
 
     def init_server(self, params: Params) -> Server:
-        return Server(params, jnp.zeros((), jnp.int32))
+        return Server.start(params, self.server_optimizer)
 
-    def init_client(self, params: Params) -> Memory | tuple[()]:
-        if not self.keep_memory:
-            return ()
-        memory = Memory.empty(params)
-        if self.tasks_per_client == 1:
-            return memory
-        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.tasks_per_client, *leaf.shape)), memory)
+    def init_client(self, params: Params) -> Any:
+        memory: Any = Memory.empty(params) if self.keep_memory else ()
+        if self.tasks_per_client > 1:
+            memory = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.tasks_per_client, *leaf.shape)), memory)
+        return self.local_optimizer.init_client(params, memory)
 
     def broadcast(self, server: Server, key: Array) -> Down:
         return Down(server.params, step_size_at(self.outer_lr, server.round))
 
     def client_update(self, loss: Loss, down: Down, state: Any, client: Any, key: Array) -> ClientResult:
-        def local_step(carry: tuple[Params, Memory], key: Array) -> tuple[tuple[Params, Memory], Array]:
-            w, memory = carry
+        def local_step(carry: tuple[Params, Memory, Any], key: Array) -> tuple[tuple[Params, Memory, Any], Array]:
+            w, memory, optimizer = carry
             step = self._step(loss, w, memory, client, key)
-            return (tree.add_scaled(w, -down.lr, step.gradient), step.memory), step.loss  # line 12
+            w, optimizer = self.local_optimizer.step(w, step.gradient, down.lr, optimizer)  # line 12
+            return (w, step.memory, optimizer), step.loss
 
-        memory = state if self.keep_memory else self._restarted(loss, down.params, client, key)
+        kept, begun = self.local_optimizer.begin(down.params, state)
+        memory = kept if self.keep_memory else self._restarted(loss, down.params, client, key)
         keys = step_keys(key, self.local_steps, self.reuse_batch)
-        (w, memory), values = jax.lax.scan(local_step, (down.params, memory), keys)
-        return ClientResult(memory if self.keep_memory else (), w, {"loss": jnp.mean(values)})
+        (w, memory, ended), values = jax.lax.scan(local_step, (down.params, memory, begun), keys)
+        own = self.local_optimizer.end(memory if self.keep_memory else (), ended)
+        return ClientResult(own, tree.sub(w, down.params), {"loss": jnp.mean(values)})
 
     def server_update(self, server: Server, mean_up: Params) -> Server:
-        return Server(mean_up, server.round + 1)
+        return server.moved(self.server_optimizer, tree.scale(-1, mean_up))
 
     def cost(self) -> Cost:
         step, steps = self.step_cost, self.local_steps * self.tasks_per_step
@@ -173,7 +188,8 @@ class LocalMOML(RememberingAlgorithm):
         key = jax.random.fold_in(key, self.local_steps)
 
         def restart(task: ClientSamples, key: Array) -> Memory:
-            gradient = jax.grad(loss)(w, self.restart_batch(task, key))
+            batch = task.sample(key, self.restart_size)
+            gradient = jax.grad(loss)(w, batch if self.restart_view is None else self.restart_view(batch))
             return Memory(tree.add_scaled(w, -self.inner_lr, gradient), jnp.ones((), bool))
 
         if self.tasks_per_client == 1:

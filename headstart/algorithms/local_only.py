@@ -1,10 +1,10 @@
 """Local only: every client trains a model of its own on its own data, and nothing is shared."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from headstart.core import (
@@ -47,13 +47,21 @@ class LocalOnly(Algorithm):
     own_steps: int = eqx.field(static=True, default=200)
     batch_size: Size = eqx.field(static=True, default=1)
 
+    adapts_by: ClassVar[str | None] = None
+    adapts_with: ClassVar[tuple[str, ...]] = ("lr",)
+
     def __check_init__(self) -> None:
         checks.at_least("learning_rate", self.learning_rate, 0)
         checks.whole("own_steps", self.own_steps, 1)
         check_size("batch_size", self.batch_size)
 
+    @property
+    def refuses(self) -> Mapping[str, str]:
+        parts = ("client_optimizer", "server_optimizer", "clip", "noise", "compress", "aggregate")
+        return dict.fromkeys(parts, "its clients send nothing")
+
     def init_server(self, params: Params) -> Server:
-        return Server(params, jnp.zeros((), jnp.int32))
+        return Server.start(params, None)
 
     def init_client(self, params: Params) -> tuple[()]:
         return ()
@@ -65,7 +73,7 @@ class LocalOnly(Algorithm):
         return ClientResult(None, (), {"loss": loss(down.params, client.sample(key, self.batch_size))})
 
     def server_update(self, server: Server, mean_up: tuple[()]) -> Server:
-        return Server(server.params, server.round + 1)
+        return server._replace(round=server.round + 1)
 
     def personalize(
         self, loss: Loss, down: Down, state: Any, support: ClientSamples, key: Array, steps: int, size: Size

@@ -1,7 +1,7 @@
 """Local-SCGD: Local-SCGDM without momentum."""
 
 from headstart.algorithms.local_scgdm import LocalSCGDM
-from headstart.core import Curvature, Size, StepSize, as_curvature
+from headstart.core import Curvature, Optimizer, Size, StepSize, as_curvature
 
 __all__ = ["local_scgd"]
 
@@ -16,6 +16,9 @@ def local_scgd(
     inner_batch_size: Size | None = None,
     tasks_per_client: int = 1,
     tasks_per_step: int = 1,
+    client_optimizer: Optimizer | None = None,
+    keep_client_optimizer: bool = False,
+    server_optimizer: Optimizer | None = None,
 ) -> LocalSCGDM:
     r"""Descend a function of an expectation with a running average of its inner value.
 
@@ -46,4 +49,7 @@ def local_scgd(
         inner_batch_size=inner_batch_size,
         tasks_per_client=tasks_per_client,
         tasks_per_step=tasks_per_step,
+        client_optimizer=client_optimizer,
+        keep_client_optimizer=keep_client_optimizer,
+        server_optimizer=server_optimizer,
     )

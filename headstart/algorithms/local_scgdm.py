@@ -1,5 +1,6 @@
 """Local-SCGDM: compositional gradient descent with a memory of the inner value and momentum, both averaged too."""
 
+import dataclasses
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -14,6 +15,7 @@ from headstart.core import (
     Algorithm,
     Batch,
     BatchSizes,
+    ClientOptimizer,
     ClientResult,
     ClientSamples,
     Composition,
@@ -23,16 +25,23 @@ from headstart.core import (
     MeanComposition,
     Memory,
     Objective,
+    Optimizer,
     Params,
+    Server,
+    Shapes,
     Size,
     StepSize,
+    TaskSlots,
     UserComposition,
     as_composition,
     as_curvature,
+    as_optimizer,
+    as_step_size,
     check_step_size,
     checks,
     draw_tasks,
     remember,
+    step_keys,
     step_size_at,
     tree,
 )
@@ -48,6 +57,7 @@ class ScgdmServer(NamedTuple):
     round: Array
     inner: Any
     gradient: Params | None
+    optimizer: Any
 
 
 class ScgdmDown(NamedTuple):
@@ -61,9 +71,9 @@ class ScgdmDown(NamedTuple):
 
 
 class ScgdmUp(NamedTuple):
-    """The client's x, u and m after its local steps."""
+    """How far the client's x, u and m came in its local steps from what it was sent."""
 
-    params: Params
+    moved: Params
     inner: Any
     gradient: Params | None
 
@@ -98,10 +108,11 @@ class LocalSCGDM(Algorithm):
     On a given composition these count evaluations of g and gradients of f, and products with the Jacobian of g.
 
     Deviations: ``gamma eta`` and ``alpha eta`` may be 1, where the method becomes a simpler one. A cohort may be a part
-    of the clients. Any curvature may stand for the exact one.
+    of the clients. Any curvature may stand for the exact one. Optimisers are as in `MetaFL`; they move x only, a
+    client's along m.
     """
 
-    outer_lr: StepSize = 0.01
+    outer_lr: StepSize = eqx.field(converter=as_step_size, default=0.01)
     scale: Array | float = 1.0
     averaging: Array | float | None = 0.7
     momentum: Array | float | None = 0.8
@@ -113,15 +124,16 @@ class LocalSCGDM(Algorithm):
     separate_states: bool = eqx.field(static=True, default=False)
     tasks_per_client: int = eqx.field(static=True, default=1)
     tasks_per_step: int = eqx.field(static=True, default=1)
-    inner_zero: Any = eqx.field(init=False)
-    """A zero with the structure of g's values, where that is not the model's; ``prepare`` finds it."""
+    client_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
+    keep_client_optimizer: bool = eqx.field(static=True, default=False)
+    server_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
+    _inner_like: Any = eqx.field(static=True, default=None)
+    """The `Shapes` of g's values, where they are not the model's; ``prepare`` finds them."""
 
     objectives: ClassVar[tuple[type, ...]] = (UserComposition,)
 
-    def __post_init__(self) -> None:
-        self.inner_zero = None
-
     def __check_init__(self) -> None:
+        self.local_optimizer.check()
         check_step_size("outer_lr", self.outer_lr)
         checks.positive("scale", self.scale)
         for name, value in (("averaging", self.averaging), ("momentum", self.momentum)):
@@ -144,33 +156,39 @@ class LocalSCGDM(Algorithm):
         """The batches of a local step and task."""
         return BatchSizes(self.batch_size, self.inner_batch_size)
 
-    def prepare(self, objective: Objective, params: Params, client: Any) -> Self:
+    @property
+    def local_optimizer(self) -> ClientOptimizer:
+        """How a client takes its local steps."""
+        return ClientOptimizer(self.client_optimizer, self.keep_client_optimizer)
+
+    def task_slots(self) -> TaskSlots:
+        return TaskSlots(self.tasks_per_client, self.tasks_per_step)
+
+    def prepare(self, objective: Objective, params: Params, samples: Any) -> Self:
         if not isinstance(objective, UserComposition):
             return self
 
         def look(x: Params) -> tuple[Any, Array]:
-            xi, zeta = self._batches(client if self.tasks_per_client == 1 else client.task(0), jax.random.key(0))
+            task = samples if self.tasks_per_client == 1 else samples.task(0)
+            xi, zeta = self._batches(task, jax.random.key(0))
             u = objective.inner(x, xi)
             return u, objective.outer(u, zeta)
 
         # f is looked at too, so that one that does not fit g is refused here and not in the midst of a round.
         inner, _ = jax.eval_shape(look, params)
-        zero = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), inner)
-        return eqx.tree_at(lambda method: method.inner_zero, self, zero, is_leaf=lambda leaf: leaf is None)
+        return dataclasses.replace(self, _inner_like=Shapes.of(inner))
 
     def init_server(self, params: Params) -> ScgdmServer:
         u = None if self.averaging is None or self.separate_states else self._memory(params).value
         m = None if self.momentum is None else tree.zeros_like(params)
-        return ScgdmServer(params, jnp.zeros((), jnp.int32), u, m)
+        _, round_, optimizer = Server.start(params, self.server_optimizer)
+        return ScgdmServer(params, round_, u, m, optimizer)
 
-    def init_client(self, params: Params) -> Memory | tuple[()]:
-        if self.averaging is None or not self.separate_states:
-            return ()
-        if self.tasks_per_client == 1:
-            return self._memory(params)
-        return jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (self.tasks_per_client, *leaf.shape)), self._memory(params)
-        )
+    def init_client(self, params: Params) -> Any:
+        memory: Any = self._memory(params) if self.averaging is not None and self.separate_states else ()
+        if self.tasks_per_client > 1:
+            memory = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (self.tasks_per_client, *leaf.shape)), memory)
+        return self.local_optimizer.init_client(params, memory)
 
     def broadcast(self, server: ScgdmServer, key: Array) -> ScgdmDown:
         lr = step_size_at(self.outer_lr, server.round) * self.scale
@@ -181,23 +199,30 @@ class LocalSCGDM(Algorithm):
     ) -> ClientResult:
         composition = as_composition(objective, self.inner_lr, self.curvature)
 
-        def step(carry: tuple[Params, Any, Any], key: Array) -> tuple[tuple[Params, Any, Any], Array]:
-            x, u, m = carry
+        def step(carry: tuple[Params, Any, Any, Any], key: Array) -> tuple[tuple[Params, Any, Any, Any], Array]:
+            x, u, m, optimizer = carry
             loss, z, u = self._gradient(composition, x, u, client, key)
             if self.momentum is not None:
                 m = remember(m, z, self.momentum * self.scale)  # lines 5 and 9
                 z = m.value
-            return (tree.add_scaled(x, -down.lr, z), u, m), loss  # line 11
+            x, optimizer = self.local_optimizer.step(x, z, down.lr, optimizer)  # line 11
+            return (x, u, m, optimizer), loss
 
-        u = state if self.separate_states else Memory(down.inner, down.begun)
-        start = (down.params, u, Memory(down.gradient, down.begun))
-        keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(jnp.arange(self.local_steps))
-        (x, u, m), losses = jax.lax.scan(step, start, keys)
-        own, sent = (u, None) if self.separate_states else (state, u.value)
-        return ClientResult(own, ScgdmUp(x, sent, m.value), {"loss": jnp.mean(losses)})
+        kept, begun = self.local_optimizer.begin(down.params, state)
+        u = kept if self.separate_states else Memory(down.inner, down.begun)
+        start = (down.params, u, Memory(down.gradient, down.begun), begun)
+        (x, u, m, ended), losses = jax.lax.scan(step, start, step_keys(key, self.local_steps))
+        own, inner = (u, None) if self.separate_states else (kept, tree.sub(u.value, down.inner))
+        up = ScgdmUp(tree.sub(x, down.params), inner, tree.sub(m.value, down.gradient))
+        return ClientResult(self.local_optimizer.end(own, ended), up, {"loss": jnp.mean(losses)})
 
     def server_update(self, server: ScgdmServer, mean_up: ScgdmUp) -> ScgdmServer:
-        return ScgdmServer(mean_up.params, server.round + 1, mean_up.inner, mean_up.gradient)  # lines 13-15
+        moved = Server(server.params, server.round, server.optimizer).moved(
+            self.server_optimizer, tree.scale(-1, mean_up.moved)
+        )
+        inner = tree.add(server.inner, mean_up.inner)
+        gradient = tree.add(server.gradient, mean_up.gradient)
+        return ScgdmServer(moved.params, moved.round, inner, gradient, moved.optimizer)  # lines 13-15
 
     def personalize(
         self,
@@ -222,7 +247,7 @@ class LocalSCGDM(Algorithm):
         )
 
     def _memory(self, params: Params) -> Memory:
-        return Memory.empty(params if self.inner_zero is None else self.inner_zero)
+        return Memory.empty(params if self._inner_like is None else self._inner_like.zeros())
 
     def _batches(self, task: ClientSamples, key: Array) -> tuple[Batch, Batch]:
         """Xi and zeta; the curvature looks at xi too."""

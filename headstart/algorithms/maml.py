@@ -1,7 +1,7 @@
 """MAML on tasks: generalized meta-FL with one local step."""
 
 from headstart.algorithms.meta_fl import MetaFL
-from headstart.core import Curvature, Size, StepSize, as_curvature
+from headstart.core import Curvature, Optimizer, Size, StepSize, as_curvature
 
 __all__ = ["maml"]
 
@@ -15,6 +15,7 @@ def maml(
     inner_batch_size: Size | tuple[int, ...] | None = None,
     curvature_batch_size: Size | tuple[int, ...] | None = None,
     shared_batch: bool = False,
+    server_optimizer: Optimizer | None = None,
 ) -> MetaFL:
     r"""Step along the mean meta-gradient of a batch of tasks. Hu et al. call it BSGD.
 
@@ -33,7 +34,8 @@ def maml(
     >>> maml(batch_size=1).cost()
     Cost(gradients=2, products=1, batches={1: 3})
 
-    Deviations: none. ``shared_batch`` (one batch for S_1, S_2 and S_3) is not wang's (2).
+    Deviations: none. ``shared_batch`` (one batch for S_1, S_2 and S_3) is not wang's (2). A ``server_optimizer`` is
+    given minus the step, so ``outer_lr = 1`` gives it the meta-gradient itself.
     """
     return MetaFL(
         inner_steps=inner_steps,
@@ -45,4 +47,5 @@ def maml(
         inner_batch_size=inner_batch_size,
         curvature_batch_size=curvature_batch_size,
         shared_batch=shared_batch,
+        server_optimizer=server_optimizer,
     )

@@ -4,7 +4,6 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from headstart.algorithms._personal import fine_tune
@@ -12,20 +11,26 @@ from headstart.core import (
     Adaptation,
     Algorithm,
     BatchSizes,
+    ClientOptimizer,
     ClientResult,
     ClientSamples,
     Cost,
     Curvature,
     Exact,
     Loss,
+    Optimizer,
     Params,
+    Server,
     Size,
     StepSize,
     as_curvature,
+    as_optimizer,
+    as_step_size,
     check_step_size,
     checks,
     descend,
     step_size_at,
+    tree,
 )
 
 __all__ = ["MetaDown", "MetaFL", "MetaServer", "MetaUp"]
@@ -37,6 +42,7 @@ class MetaServer(NamedTuple):
     params: Params
     round: Array
     iterate: Params | None
+    optimizer: Any
 
 
 class MetaDown(NamedTuple):
@@ -48,9 +54,9 @@ class MetaDown(NamedTuple):
 
 
 class MetaUp(NamedTuple):
-    """The local model after tau steps, and the iterate that was asked for."""
+    """How far the local model came in tau steps, and how far the iterate that was asked for had come."""
 
-    params: Params
+    moved: Params
     iterate: Params | None
 
 
@@ -77,6 +83,10 @@ class MetaFL(Algorithm):
     >>> MetaFL(inner_steps=3, inner_lr=0.01, curvature="hessian-free").cost()
     Cost(gradients=40, products=0, batches={40: 28})
 
+    With a ``client_optimizer`` the local steps are its own along the meta-gradient, with its own step size instead of
+    ``outer_lr``; with a ``server_optimizer`` the server's move is that one's along minus the mean of
+    :math:`w^i_\tau - w_k`. Neither is the papers'.
+
     Deviations: batches are drawn with replacement, so that they are independent as the analysis assumes.
     ``shared_batch`` uses one batch for all of a local step; no paper does, much code does. With ``reuse_batch``
     every local step of a round looks at the same samples, as in the code released with wang and in no paper.
@@ -84,7 +94,7 @@ class MetaFL(Algorithm):
 
     inner_steps: int = eqx.field(static=True, default=1)
     inner_lr: Array | float = 0.01
-    outer_lr: StepSize = 0.001
+    outer_lr: StepSize = eqx.field(converter=as_step_size, default=0.001)
     local_steps: int = eqx.field(static=True, default=4)
     curvature: Curvature = eqx.field(converter=as_curvature, default_factory=Exact)
     batch_size: Size = eqx.field(static=True, default=40)
@@ -93,9 +103,13 @@ class MetaFL(Algorithm):
     shared_batch: bool = eqx.field(static=True, default=False)
     reuse_batch: bool = eqx.field(static=True, default=False)
     random_iterate: bool = eqx.field(static=True, default=False)
+    client_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
+    keep_client_optimizer: bool = eqx.field(static=True, default=False)
+    server_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
 
     def __check_init__(self) -> None:
         check_step_size("outer_lr", self.outer_lr)
+        self.local_optimizer.check()
         checks.whole("local_steps", self.local_steps, 1)
         _ = self.adaptation
         self.batches.check_steps(self.inner_steps)
@@ -110,11 +124,17 @@ class MetaFL(Algorithm):
         """The batches of a local step."""
         return BatchSizes(self.batch_size, self.inner_batch_size, self.curvature_batch_size, self.shared_batch)
 
-    def init_server(self, params: Params) -> MetaServer:
-        return MetaServer(params, jnp.zeros((), jnp.int32), params if self.random_iterate else None)
+    @property
+    def local_optimizer(self) -> ClientOptimizer:
+        """How a client takes its local steps."""
+        return ClientOptimizer(self.client_optimizer, self.keep_client_optimizer)
 
-    def init_client(self, params: Params) -> tuple[()]:
-        return ()
+    def init_server(self, params: Params) -> MetaServer:
+        _, round_, optimizer = Server.start(params, self.server_optimizer)
+        return MetaServer(params, round_, params if self.random_iterate else None, optimizer)
+
+    def init_client(self, params: Params) -> Any:
+        return self.local_optimizer.init_client(params, own=())
 
     def broadcast(self, server: MetaServer, key: Array) -> MetaDown:
         keep = jax.random.randint(key, (), 0, self.local_steps) if self.random_iterate else None
@@ -127,11 +147,21 @@ class MetaFL(Algorithm):
             value, v = jax.value_and_grad(loss)(u, episode.outer)
             return value, self.adaptation.pullback(loss, self.curvature, trajectory, episode.curvature, v)
 
-        end = descend(meta_gradient, down.params, self.local_steps, down.lr, key, down.keep, self.reuse_batch)
-        return ClientResult(state, MetaUp(end.params, end.iterate), {"loss": end.loss})
+        own, begun = self.local_optimizer.begin(down.params, state)
+        end = descend(
+            meta_gradient, down.params, self.local_steps, down.lr, key, down.keep, self.reuse_batch,
+            self.local_optimizer, begun,
+        )  # fmt: skip
+        moved = tree.sub(end.params, down.params)
+        iterate = None if end.iterate is None else tree.sub(end.iterate, down.params)
+        return ClientResult(self.local_optimizer.end(own, end.optimizer), MetaUp(moved, iterate), {"loss": end.loss})
 
     def server_update(self, server: MetaServer, mean_up: MetaUp) -> MetaServer:
-        return MetaServer(mean_up.params, server.round + 1, mean_up.iterate)
+        moved = Server(server.params, server.round, server.optimizer).moved(
+            self.server_optimizer, tree.scale(-1, mean_up.moved)
+        )
+        iterate = None if mean_up.iterate is None else tree.add(server.params, mean_up.iterate)
+        return MetaServer(moved.params, moved.round, iterate, moved.optimizer)
 
     def personalize(
         self, loss: Loss, down: MetaDown, state: Any, support: ClientSamples, key: Array, steps: int, size: Size

@@ -1,10 +1,12 @@
 """MOML v1: MAML whose adapted models are remembered and averaged, task by task."""
 
+from collections.abc import Mapping
+
+import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jax import Array
 
-from headstart.algorithms._remembering import RememberingAlgorithm
+from headstart.algorithms._remembering import NO_LOCAL_STEPS, RememberingAlgorithm
 from headstart.core import (
     ClientResult,
     ClientSamples,
@@ -16,7 +18,6 @@ from headstart.core import (
     Server,
     remember,
     step_size_at,
-    tree,
 )
 
 __all__ = ["MOML"]
@@ -32,6 +33,7 @@ class MOML(RememberingAlgorithm):
 
     A client is a task and a round is one step. Memories of tasks outside the cohort stay as they are. The average
     covers the samples of many steps, so a few samples a step suffice, where MAML stalls. ``averaging = 1`` is MAML.
+    With ``every_task`` all tasks have to take part in every step, which makes it SCGD.
 
     Symbols: ``inner_lr`` alpha, ``outer_lr`` eta, ``averaging`` beta, ``inner_batch_size`` S_1,
     ``curvature_batch_size`` S_2, ``batch_size`` S_3 (each of K samples), the cohort B_t.
@@ -42,11 +44,22 @@ class MOML(RememberingAlgorithm):
     Cost(gradients=2, products=1, batches={1: 3})
 
     Deviations: none. A memory begins with the adapted model of the task's first visit, as in the proof of Lemma 2.
-    ``shared_batch`` (one batch for S_1, S_2 and S_3) is not the paper's.
+    ``shared_batch`` (one batch for S_1, S_2 and S_3) is not the paper's, nor is a ``server_optimizer``, which takes the
+    place of ``outer_lr`` and is given the mean gradient.
     """
 
+    every_task: bool = eqx.field(static=True, default=False)
+
+    @property
+    def refuses(self) -> Mapping[str, str]:
+        return NO_LOCAL_STEPS
+
+    @property
+    def needs_everyone(self) -> bool:
+        return self.every_task
+
     def init_server(self, params: Params) -> Server:
-        return Server(params, jnp.zeros((), jnp.int32))
+        return Server.start(params, self.server_optimizer)
 
     def init_client(self, params: Params) -> Memory:
         return Memory.empty(params)
@@ -63,7 +76,7 @@ class MOML(RememberingAlgorithm):
 
     def server_update(self, server: Server, mean_up: Params) -> Server:
         eta = step_size_at(self.outer_lr, server.round)
-        return Server(tree.add_scaled(server.params, -eta, mean_up), server.round + 1)
+        return server.moved(self.server_optimizer, mean_up, eta)
 
     def cost(self) -> Cost:
         return self.step_cost

@@ -1,7 +1,8 @@
 """MOML v2: every task's memory moves in every iteration, and only the drawn ones are touched."""
 
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from headstart.algorithms._personal import fine_tune
+from headstart.algorithms._remembering import NO_LOCAL_STEPS
 from headstart.core import (
     Adaptation,
     ClientResult,
@@ -19,6 +21,7 @@ from headstart.core import (
     Exact,
     LazyMemory,
     Loss,
+    Optimizer,
     Params,
     RefreshingAlgorithm,
     Schedule,
@@ -26,11 +29,14 @@ from headstart.core import (
     StepSize,
     Trail,
     as_curvature,
+    as_optimizer,
+    as_step_size,
     check_size,
     check_step_size,
     checks,
     recall,
     refreshed,
+    server_step,
     step_size_at,
     tree,
 )
@@ -54,6 +60,7 @@ class MOMLv2Server(NamedTuple):
     trail: Trail
     decay: Decay
     lr: Array | None
+    optimizer: Any
 
 
 class MOMLv2Down(NamedTuple):
@@ -105,11 +112,12 @@ class MOMLv2(RefreshingAlgorithm):
     Deviations: an offset d that has shrunk by more than 2^-40 since it was stored may be taken for 0. L-hat is
     estimated on B'_t, with samples of its own; the paper draws tasks of its own as well. The paper leaves eta_(-1)
     open: it is eta_0 / (4 L), the largest step there can be. The minimum in beta_t is idle where eta_0 is as small as
-    the paper's Lemma 4 asks. The server sends a as well as w.
+    the paper's Lemma 4 asks. The server sends a as well as w. A ``server_optimizer``, given the mean gradient, takes
+    the place of eta.
     """
 
     inner_lr: Array | float = 0.01
-    outer_lr: StepSize = 0.001
+    outer_lr: StepSize = eqx.field(converter=as_step_size, default=0.001)
     averaging: Array | float = 0.5
     smoothness: Array | float | None = None
     hessian_lipschitz: Array | float | None = None
@@ -117,6 +125,7 @@ class MOMLv2(RefreshingAlgorithm):
     batch_size: Size = eqx.field(static=True, default=10)
     inner_batch_size: Size | None = eqx.field(static=True, default=None)
     curvature_batch_size: Size | None = eqx.field(static=True, default=None)
+    server_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
 
     def __check_init__(self) -> None:
         check_step_size("outer_lr", self.outer_lr)
@@ -137,6 +146,12 @@ class MOMLv2(RefreshingAlgorithm):
                 checks.positive("outer_lr", self.outer_lr)
 
     @property
+    def refuses(self) -> Mapping[str, str]:
+        if self.smoothness is None:
+            return NO_LOCAL_STEPS
+        return NO_LOCAL_STEPS | {"noise": "its refreshed clients send gradient norms as well, which no noise hides"}
+
+    @property
     def inner_size(self) -> Size:
         """The samples of S_1 and of S_L."""
         return self.batch_size if self.inner_batch_size is None else self.inner_batch_size
@@ -149,7 +164,8 @@ class MOMLv2(RefreshingAlgorithm):
     def init_server(self, params: Params) -> MOMLv2Server:
         round_ = jnp.zeros((), jnp.int32)
         lr = None if self.smoothness is None else self._lipschitz_lr(round_, jnp.zeros(()))
-        return MOMLv2Server(params, round_, Trail.start(params), Decay.none(), lr)
+        optimizer = () if self.server_optimizer is None else self.server_optimizer.init(params)
+        return MOMLv2Server(params, round_, Trail.start(params), Decay.none(), lr, optimizer)
 
     def init_client(self, params: Params) -> LazyMemory:
         return LazyMemory.none(params)
@@ -193,9 +209,9 @@ class MOMLv2(RefreshingAlgorithm):
         beta = self._averaging_at(server)
         lr = None if norm is None else self._lipschitz_lr(server.round, norm)
         eta = step_size_at(self.outer_lr, server.round) if lr is None else lr
-        params = tree.add_scaled(server.params, -eta, gradient)  # line 9
+        params, optimizer = server_step(self.server_optimizer, server.params, gradient, eta, server.optimizer)  # line 9
         trail = server.trail.moved(server.params, params, beta)
-        return MOMLv2Server(params, server.round + 1, trail, server.decay.by(beta), lr)
+        return MOMLv2Server(params, server.round + 1, trail, server.decay.by(beta), lr, optimizer)
 
     def personalize(
         self,
@@ -214,6 +230,10 @@ class MOMLv2(RefreshingAlgorithm):
         sizes = [self.inner_size, self.batch_size] + [self.inner_size] * adaptive
         sizes += [self.curvature_size] * self.curvature.needs_batches
         return Cost(2 + adaptive + self.curvature.gradients, self.curvature.products, dict(Counter(sizes)))
+
+    def refresh_cost(self) -> Cost:
+        draws = 1 + (self.smoothness is not None)
+        return Cost(gradients=draws, products=0, batches={self.inner_size: draws})
 
     def _averaging_at(self, server: MOMLv2Server) -> Array | float:
         """beta_t."""

@@ -1,12 +1,13 @@
 """NASA: two running averages, one of every task's adapted model and one of the meta-gradient."""
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from headstart.algorithms._remembering import RememberingAlgorithm
+from headstart.algorithms._remembering import NO_LOCAL_STEPS, RememberingAlgorithm
 from headstart.core import (
     ClientResult,
     ClientSamples,
@@ -15,8 +16,10 @@ from headstart.core import (
     Loss,
     Memory,
     Params,
+    Server,
     checks,
     remember,
+    server_step,
     step_size_at,
     tree,
 )
@@ -30,6 +33,7 @@ class NASAServer(NamedTuple):
     params: Params
     round: Array
     gradient: Params
+    optimizer: Any
 
 
 class NASA(RememberingAlgorithm):
@@ -53,18 +57,26 @@ class NASA(RememberingAlgorithm):
 
     Deviations: an iteration of the paper first moves x, then looks at the new x. A round here looks first and then
     moves: the same sequence, cut half an iteration later. The paper takes the first u and z as given; here each
-    begins with its first value. There is no feasible set, so the paper's subproblem is a plain step.
+    begins with its first value. There is no feasible set, so the paper's subproblem is a plain step, or that of a
+    ``server_optimizer`` along z.
     """
 
     momentum: Array | float = 0.1
 
-    needs_everyone: ClassVar[bool] = True
+    @property
+    def refuses(self) -> Mapping[str, str]:
+        return NO_LOCAL_STEPS
 
     def __check_init__(self) -> None:
         checks.in_unit_interval("momentum", self.momentum)
 
+    @property
+    def needs_everyone(self) -> bool:
+        return True
+
     def init_server(self, params: Params) -> NASAServer:
-        return NASAServer(params, jnp.zeros((), jnp.int32), tree.zeros_like(params))
+        _, round_, optimizer = Server.start(params, self.server_optimizer)
+        return NASAServer(params, round_, tree.zeros_like(params), optimizer)
 
     def init_client(self, params: Params) -> Memory:
         return Memory.empty(params)
@@ -83,7 +95,8 @@ class NASA(RememberingAlgorithm):
     def server_update(self, server: NASAServer, mean_up: Params) -> NASAServer:
         z = remember(Memory(server.gradient, server.round > 0), mean_up, self.momentum).value
         gamma = step_size_at(self.outer_lr, server.round)
-        return NASAServer(tree.add_scaled(server.params, -gamma, z), server.round + 1, z)
+        params, optimizer = server_step(self.server_optimizer, server.params, z, gamma, server.optimizer)
+        return NASAServer(params, server.round + 1, z, optimizer)
 
     def cost(self) -> Cost:
         return self.step_cost

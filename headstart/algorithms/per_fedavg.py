@@ -1,7 +1,7 @@
 """Per-FedAvg: generalized meta-FL with one fine-tuning step."""
 
 from headstart.algorithms.meta_fl import MetaFL
-from headstart.core import Curvature, Size, StepSize, as_curvature
+from headstart.core import Curvature, Optimizer, Size, StepSize, as_curvature
 
 __all__ = ["per_fedavg"]
 
@@ -17,6 +17,9 @@ def per_fedavg(
     shared_batch: bool = False,
     reuse_batch: bool = False,
     random_iterate: bool = False,
+    client_optimizer: Optimizer | None = None,
+    keep_client_optimizer: bool = False,
+    server_optimizer: Optimizer | None = None,
 ) -> MetaFL:
     r"""Train a model to be good after one gradient step on each client's own data.
 
@@ -34,7 +37,8 @@ def per_fedavg(
     Cost(gradients=20, products=10, batches={40: 30})
 
     Deviations: none. ``shared_batch`` (one batch for D, D' and D'') is not the paper's, nor is ``reuse_batch``
-    (every local step of a round looks at the same samples, as in the code released with wang).
+    (every local step of a round looks at the same samples, as in the code released with wang), nor are optimisers,
+    which are as in `MetaFL`.
     """
     return MetaFL(
         inner_steps=1,
@@ -48,4 +52,7 @@ def per_fedavg(
         shared_batch=shared_batch,
         reuse_batch=reuse_batch,
         random_iterate=random_iterate,
+        client_optimizer=client_optimizer,
+        keep_client_optimizer=keep_client_optimizer,
+        server_optimizer=server_optimizer,
     )

@@ -10,15 +10,19 @@ from jax import Array
 from headstart.core import (
     Algorithm,
     Batch,
+    ClientOptimizer,
     ClientResult,
     ClientSamples,
     Cost,
     Down,
     Loss,
+    Optimizer,
     Params,
     Server,
     Size,
     StepSize,
+    as_optimizer,
+    as_step_size,
     check_size,
     check_step_size,
     checks,
@@ -53,20 +57,25 @@ class PFedMe(Algorithm):
     Deviations: only the cohort computes (the paper lets every client compute and averages a sample; the
     result is the same, since clients keep nothing between rounds). ``reuse_batch`` (every local step of a round looks
     at the same samples, as in the code released with wang) is not the paper's, nor is ``personal_penalty = 0``, the
-    plain fine-tuning by which wang compares all methods.
+    plain fine-tuning by which wang compares all methods. Optimisers are as in `MetaFL`; a server's takes the place of
+    ``server_mixing``.
     """
 
     penalty: Array | float = 15.0
     inner_steps: int = eqx.field(static=True, default=5)
     inner_lr: Array | float = 0.01
-    outer_lr: StepSize = 0.005
+    outer_lr: StepSize = eqx.field(converter=as_step_size, default=0.005)
     server_mixing: Array | float = 1.0
     local_steps: int = eqx.field(static=True, default=4)
     batch_size: Size = eqx.field(static=True, default=40)
     reuse_batch: bool = eqx.field(static=True, default=False)
     personal_penalty: Array | float | None = None
+    client_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
+    keep_client_optimizer: bool = eqx.field(static=True, default=False)
+    server_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
 
     def __check_init__(self) -> None:
+        self.local_optimizer.check()
         checks.at_least("penalty", self.penalty, 0)
         checks.at_least("personal_penalty", self._own_penalty, 0)
         checks.at_least("inner_lr", self.inner_lr, 0)
@@ -76,11 +85,16 @@ class PFedMe(Algorithm):
         checks.whole("local_steps", self.local_steps, 1)
         check_size("batch_size", self.batch_size)
 
-    def init_server(self, params: Params) -> Server:
-        return Server(params, jnp.zeros((), jnp.int32))
+    @property
+    def local_optimizer(self) -> ClientOptimizer:
+        """How a client takes its local steps."""
+        return ClientOptimizer(self.client_optimizer, self.keep_client_optimizer)
 
-    def init_client(self, params: Params) -> tuple[()]:
-        return ()
+    def init_server(self, params: Params) -> Server:
+        return Server.start(params, self.server_optimizer)
+
+    def init_client(self, params: Params) -> Any:
+        return self.local_optimizer.init_client(params, own=())
 
     def broadcast(self, server: Server, key: Array) -> Down:
         return Down(server.params, step_size_at(self.outer_lr, server.round))
@@ -91,12 +105,16 @@ class PFedMe(Algorithm):
             theta, value = self._personal_model(loss, w, lambda t: batch, self.inner_steps, self.penalty)
             return value, tree.scale(self.penalty, tree.sub(w, theta))
 
-        end = descend(envelope_gradient, down.params, self.local_steps, down.lr, key, reuse=self.reuse_batch)
-        return ClientResult(state, end.params, {"loss": end.loss})
+        own, begun = self.local_optimizer.begin(down.params, state)
+        end = descend(
+            envelope_gradient, down.params, self.local_steps, down.lr, key, reuse=self.reuse_batch,
+            optimizer=self.local_optimizer, state=begun,
+        )  # fmt: skip
+        moved = tree.sub(end.params, down.params)
+        return ClientResult(self.local_optimizer.end(own, end.optimizer), moved, {"loss": end.loss})
 
     def server_update(self, server: Server, mean_up: Params) -> Server:
-        towards = tree.sub(mean_up, server.params)
-        return Server(tree.add_scaled(server.params, self.server_mixing, towards), server.round + 1)
+        return server.moved(self.server_optimizer, tree.scale(-1, mean_up), self.server_mixing)
 
     def personalize(
         self, loss: Loss, down: Down, state: Any, support: ClientSamples, key: Array, steps: int, size: Size

@@ -1,12 +1,13 @@
 """ProtoNet: learn an embedding in which classes lie around their means."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jax import Array
 
+from headstart.algorithms._remembering import NO_LOCAL_STEPS
 from headstart.core import (
     Algorithm,
     BatchSizes,
@@ -15,14 +16,16 @@ from headstart.core import (
     Cost,
     Down,
     Objective,
+    Optimizer,
     Params,
     Server,
     Size,
     StepSize,
     UserComposition,
+    as_optimizer,
+    as_step_size,
     check_step_size,
     step_size_at,
-    tree,
 )
 from headstart.errors import UsageError
 
@@ -49,14 +52,20 @@ class ProtoNet(Algorithm):
     Cost(gradients=1, products=0, batches={15: 1, 5: 1})
 
     Deviations: S and Q are independent draws from a client's samples, not so many of each class; classes that a draw
-    misses are left out of it.
+    misses are left out of it. A ``server_optimizer`` takes the place of ``outer_lr``.
     """
 
-    outer_lr: StepSize = 0.01
+    outer_lr: StepSize = eqx.field(converter=as_step_size, default=0.01)
     batch_size: Size = eqx.field(static=True, default=40)
     inner_batch_size: Size | None = eqx.field(static=True, default=None)
+    server_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
 
     objectives: ClassVar[tuple[type, ...]] = (UserComposition,)
+    adapts_by: ClassVar[str | None] = None
+
+    @property
+    def refuses(self) -> Mapping[str, str]:
+        return NO_LOCAL_STEPS
 
     def __check_init__(self) -> None:
         check_step_size("outer_lr", self.outer_lr)
@@ -68,7 +77,7 @@ class ProtoNet(Algorithm):
         return BatchSizes(self.batch_size, self.inner_batch_size)
 
     def init_server(self, params: Params) -> Server:
-        return Server(params, jnp.zeros((), jnp.int32))
+        return Server.start(params, self.server_optimizer)
 
     def init_client(self, params: Params) -> tuple[()]:
         return ()
@@ -87,10 +96,10 @@ class ProtoNet(Algorithm):
             return composition.outer(composition.inner(w, support), episode.outer)
 
         loss, gradient = jax.value_and_grad(episode_loss)(down.params)
-        return ClientResult(state, tree.add_scaled(down.params, -down.lr, gradient), {"loss": loss})
+        return ClientResult(state, gradient, {"loss": loss})
 
     def server_update(self, server: Server, mean_up: Params) -> Server:
-        return Server(mean_up, server.round + 1)
+        return server.moved(self.server_optimizer, mean_up, step_size_at(self.outer_lr, server.round))
 
     def personalize(
         self, objective: Objective, down: Down, state: Any, support: ClientSamples, key: Array, steps: int, size: Size

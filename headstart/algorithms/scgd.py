@@ -1,30 +1,22 @@
-"""SCGD: stochastic compositional gradient descent, with a memory for every task and all tasks in every step."""
+"""SCGD: MOML v1 with every task in every step."""
 
-from typing import ClassVar
+from headstart.algorithms.moml import MOML
+from headstart.core import Curvature, Optimizer, Size, StepSize, as_curvature
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-
-from headstart.algorithms._remembering import RememberingAlgorithm
-from headstart.core import (
-    ClientResult,
-    ClientSamples,
-    Cost,
-    Down,
-    Loss,
-    Memory,
-    Params,
-    Server,
-    remember,
-    step_size_at,
-    tree,
-)
-
-__all__ = ["SCGD"]
+__all__ = ["scgd"]
 
 
-class SCGD(RememberingAlgorithm):
+def scgd(
+    inner_lr: float = 0.01,
+    outer_lr: StepSize = 0.001,
+    averaging: float = 0.5,
+    curvature: Curvature | str = "exact",
+    batch_size: Size = 10,
+    inner_batch_size: Size | None = None,
+    curvature_batch_size: Size | None = None,
+    shared_batch: bool = False,
+    server_optimizer: Optimizer | None = None,
+) -> MOML:
     r"""Descend on :math:`f(\mathbb E\, g)` with a running average in place of the inner expectation.
 
     .. math::
@@ -39,34 +31,21 @@ class SCGD(RememberingAlgorithm):
 
     Wang, Fang and Liu 2017, Algorithm 1, applied to meta-learning as wang section 2 says. It is MOML v1 on all tasks.
 
-    >>> SCGD(batch_size=3).cost()
+    >>> scgd(batch_size=3).cost()
     Cost(gradients=2, products=1, batches={3: 3})
 
     Deviations: g and its Jacobian are drawn with batches of their own, as wang does; the paper takes both from one
     sample. The paper's projection onto a feasible set is left out. A memory begins with the first adapted model.
     """
-
-    needs_everyone: ClassVar[bool] = True
-
-    def init_server(self, params: Params) -> Server:
-        return Server(params, jnp.zeros((), jnp.int32))
-
-    def init_client(self, params: Params) -> Memory:
-        return Memory.empty(params)
-
-    def broadcast(self, server: Server, key: Array) -> Down:
-        return Down(server.params, self.inner_lr)
-
-    def client_update(self, loss: Loss, down: Down, state: Memory, client: ClientSamples, key: Array) -> ClientResult:
-        episode = self.draw(client, jax.random.fold_in(key, 0))
-        inner = self.adaptation.run(loss, down.params, episode.inner)
-        memory = remember(state, inner.params, self.averaging)
-        value, gradient = self.meta_gradient(loss, inner, memory.value, episode)
-        return ClientResult(memory, gradient, {"loss": value})
-
-    def server_update(self, server: Server, mean_up: Params) -> Server:
-        alpha = step_size_at(self.outer_lr, server.round)
-        return Server(tree.add_scaled(server.params, -alpha, mean_up), server.round + 1)
-
-    def cost(self) -> Cost:
-        return self.step_cost
+    return MOML(
+        inner_lr=inner_lr,
+        outer_lr=outer_lr,
+        averaging=averaging,
+        curvature=as_curvature(curvature),
+        batch_size=batch_size,
+        inner_batch_size=inner_batch_size,
+        curvature_batch_size=curvature_batch_size,
+        shared_batch=shared_batch,
+        server_optimizer=server_optimizer,
+        every_task=True,
+    )

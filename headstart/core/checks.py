@@ -8,7 +8,7 @@ import numpy as np
 
 from headstart.errors import UsageError
 
-__all__ = ["at_least", "in_unit_interval", "positive", "whole"]
+__all__ = ["at_least", "in_unit_interval", "number", "positive", "whole"]
 
 
 def _concrete(name: str, value: Any) -> float | None:
@@ -20,6 +20,11 @@ def _concrete(name: str, value: Any) -> float | None:
     if not math.isfinite(number):
         raise UsageError(f"{name} = {value} is not a finite number.", f"Give {name} a finite value.")
     return number
+
+
+def number(name: str, value: Any) -> None:
+    """A finite number."""
+    _concrete(name, value)
 
 
 def at_least(name: str, value: Any, least: float) -> None:

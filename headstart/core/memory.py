@@ -30,8 +30,7 @@ class Memory(NamedTuple):
 def remember(memory: Memory, new: Params, averaging: Array | float) -> Memory:
     """``(1 - beta) u + beta new``; at the first visit ``new`` itself (wang, end of the proof of Lemma 2)."""
     beta = jnp.where(memory.started, averaging, 1.0)
-    value = jax.tree.map(lambda u, v: (1 - beta) * u + beta * v, memory.value, new)
-    return Memory(value, jnp.ones_like(memory.started))
+    return Memory(tree.mix(memory.value, new, beta), jnp.ones_like(memory.started))
 
 
 class Trail(NamedTuple):

@@ -1,15 +1,29 @@
 """Step sizes that change with the communication round."""
 
+import inspect
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import optax
 from jax import Array
 
 from headstart.core import checks
 from headstart.errors import UsageError
 
-__all__ = ["SCHEDULES", "Diminishing", "Schedule", "StepDecay", "StepSize", "check_step_size", "step_size_at"]
+__all__ = [
+    "SCHEDULES",
+    "Diminishing",
+    "OptaxSchedule",
+    "Schedule",
+    "StepDecay",
+    "StepSize",
+    "as_step_size",
+    "check_step_size",
+    "step_size_at",
+]
 
 
 class Schedule(eqx.Module):
@@ -61,6 +75,20 @@ class Diminishing(Schedule):
         return self.initial / jnp.sqrt(self.local_steps * (round_ + 1.0))
 
 
+class OptaxSchedule(Schedule):
+    """Any function of the round: Optax's schedules are such."""
+
+    function: Callable[[Any], Any] = eqx.field(static=True)
+
+    def __call__(self, round_: Array | int) -> Array | float:
+        return self.function(round_)
+
+
+def as_step_size(size: Any) -> Any:
+    """A step size as algorithms keep it; a plain function, such as an Optax schedule, becomes a `Schedule`."""
+    return OptaxSchedule(size) if callable(size) and not isinstance(size, Schedule) else size
+
+
 def step_size_at(size: StepSize, round_: Array | int) -> Array | float:
     """The step size of a round, constant or not."""
     return size(round_) if isinstance(size, Schedule) else size
@@ -72,5 +100,33 @@ def check_step_size(name: str, size: StepSize) -> None:
         checks.at_least(name, size, 0)
 
 
-SCHEDULES: dict[str, type[Schedule]] = {"step-decay": StepDecay, "diminishing": Diminishing}
-"""Every schedule by the name a configuration uses."""
+def _named(function: Callable[..., optax.Schedule]) -> Callable[..., OptaxSchedule]:
+    """A builder whose signature is Optax's, with whole numbers for what counts rounds and numbers for the rest."""
+    given = [p for p in inspect.signature(function).parameters.values() if not isinstance(p.default, bool)]
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=int if parameter.annotation is int else float)
+        for parameter in given
+    ]
+
+    def build(**settings: float) -> OptaxSchedule:
+        try:
+            return OptaxSchedule(function(**settings))
+        except ValueError as error:
+            raise UsageError(f"A step size of {settings}: {error}", "Mend the schedule's settings.") from error
+
+    build.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    build.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    build.__doc__ = inspect.getdoc(function)
+    return build
+
+
+SCHEDULES: dict[str, Callable[..., Schedule]] = {
+    "step-decay": StepDecay,
+    "diminishing": Diminishing,
+    "cosine-decay": _named(optax.cosine_decay_schedule),
+    "exponential-decay": _named(optax.exponential_decay),
+    "linear": _named(optax.linear_schedule),
+    "polynomial": _named(optax.polynomial_schedule),
+    "warmup-cosine-decay": _named(optax.warmup_cosine_decay_schedule),
+}
+"""Every schedule by the name a configuration uses; the last five are Optax's."""

@@ -1,7 +1,5 @@
 """Federations: where clients' samples come from, how they are dealt out, and how they are drawn."""
 
-from collections.abc import Callable
-
 from headstart.data import partitions, sources
 from headstart.data.clients import (
     Clients,
@@ -12,29 +10,16 @@ from headstart.data.clients import (
     OnlineClients,
     Part,
 )
-from headstart.data.datasets import cifar10, cifar100, fashion_mnist, har, mnist, omniglot, own, shakespeare
+from headstart.data.datasets import DATASETS, cifar10, cifar100, fashion_mnist, har, mnist, omniglot, own, shakespeare
 from headstart.data.embedded import mnist_small, sine
 from headstart.data.episodes import EpisodeClients, Episodes
 from headstart.data.federation import Federation
 from headstart.data.mapped import MappedClients
+from headstart.data.named import NamedData, list_data, prepare
 from headstart.data.rows import RowLists
 from headstart.data.samples import Samples
-from headstart.data.tables import arrays, folder, images, open_data, partitioned, prepare, prepared, table
+from headstart.data.tables import arrays, folder, images, open_data, partitioned, prepared, table
 from headstart.data.waves import WaveTasks, waves
-
-DATASETS: dict[str, Callable[..., Federation]] = {
-    "mnist-small": mnist_small,
-    "sine": sine,
-    "mnist": mnist,
-    "fashion-mnist": fashion_mnist,
-    "cifar10": cifar10,
-    "cifar100": cifar100,
-    "omniglot": omniglot,
-    "har": har,
-    "shakespeare": shakespeare,
-    "own": own,
-}
-"""Every federation a configuration can ask for, by name."""
 
 __all__ = [
     "DATASETS",
@@ -47,6 +32,7 @@ __all__ = [
     "GroupedClients",
     "IndexedClients",
     "MappedClients",
+    "NamedData",
     "OnlineClients",
     "Part",
     "RowLists",
@@ -59,6 +45,7 @@ __all__ = [
     "folder",
     "har",
     "images",
+    "list_data",
     "mnist",
     "mnist_small",
     "omniglot",

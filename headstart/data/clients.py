@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from headstart.core import FULL, Batch, ClientSamples, Sides, Size, Weighted
+from headstart.core import FULL, Batch, ClientSamples, ShapedSamples, Shapes, Sides, Size, Weighted
 from headstart.data.rows import RowLists
 from headstart.errors import UsageError
 
@@ -24,6 +24,7 @@ __all__ = [
     "IndexedClients",
     "OnlineClients",
     "Part",
+    "shapes_of",
 ]
 
 Part = Literal["train", "support", "query"]
@@ -43,6 +44,14 @@ class Clients(eqx.Module):
     def train_count(self, client: Array) -> Array:
         """How many training samples a client has."""
 
+    @abstractmethod
+    def rows(self, number: int) -> Batch:
+        """So many rows of any client, of which only the shapes matter."""
+
+    def shapes(self) -> ShapedSamples:
+        """What a client's samples look like, without any: all that a server may know of them."""
+        return shapes_of(self.rows)
+
     def view(self, part: Part, client: Array) -> ClientSamples:
         """One part of one client's data, as an algorithm wants it."""
         return ClientView(self, client, part)
@@ -54,6 +63,12 @@ class Clients(eqx.Module):
     def most_at_once(self, parts: Sequence[Part], wanted: int) -> int:
         """How many clients' data can be gathered together."""
         return wanted
+
+
+def shapes_of(rows: Callable[[int], Batch]) -> ShapedSamples:
+    """The shapes of one row of what ``rows`` gives."""
+    batch = jax.eval_shape(lambda: rows(1))
+    return ShapedSamples(Shapes.of(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), batch)))
 
 
 class ClientView(eqx.Module):
@@ -92,9 +107,9 @@ class IndexLists(eqx.Module):
     equal: bool = eqx.field(static=True)
 
     @classmethod
-    def of(cls, lists: RowLists) -> "IndexLists":
-        """All of a federation's lists."""
-        counts = lists.counts
+    def of(cls, lists: RowLists, trained: int | None = None) -> "IndexLists":
+        """All of a federation's lists; what shapes depend on looks at the first ``trained`` of them only."""
+        counts = lists.counts[:trained]
         return cls(
             rows=jnp.asarray(lists.rows.astype(np.int32)),
             starts=jnp.asarray(lists.starts.astype(np.int32)),
@@ -132,6 +147,9 @@ class IndexedClients(Clients):
             return Weighted(batch, weight.astype(jnp.result_type(float)))
         return batch
 
+    def rows(self, number: int) -> Batch:
+        return self.transform(jax.tree.map(lambda a: jnp.zeros((number, *a.shape[1:]), a.dtype), self.pool))
+
     def train_count(self, client: Array) -> Array:
         return self.parts["train"].count(client)
 
@@ -152,6 +170,9 @@ class GeneratedClients(Clients):
         task = jax.tree.map(lambda a: a[client], self.tasks)
         key, number = _whole_or_fresh(part, client, key, size, self.support_size, self.query_size)
         return self.draw(task, key, number)
+
+    def rows(self, number: int) -> Batch:
+        return self.draw(jax.tree.map(lambda a: a[0], self.tasks), jax.random.key(0), number)
 
     def train_count(self, client: Array) -> Array:
         raise UsageError(NO_COUNT, "Use weighting = 'uniform'.")
@@ -174,6 +195,9 @@ class OnlineClients(Clients):
         key, number = _whole_or_fresh(part, client, key, size, self.support_size, self.query_size)
         return self.draw(task, key, number)
 
+    def rows(self, number: int) -> Batch:
+        return self.draw(self.draw_task(self.key), self.key, number)
+
     def train_count(self, client: Array) -> Array:
         raise UsageError(NO_COUNT, "Use weighting = 'uniform'.")
 
@@ -193,6 +217,9 @@ class GroupedClients(Clients):
         task_key, key = jax.random.split(key)
         number = jax.random.randint(task_key, (), 0, self.sizes[client])
         return self.tasks.sample(part, self.members[client, number], key, size)
+
+    def rows(self, number: int) -> Batch:
+        return self.tasks.rows(number)
 
     def train_count(self, client: Array) -> Array:
         counts = jax.vmap(self.tasks.train_count)(self.members[client])

@@ -18,7 +18,9 @@ from headstart.problems import Examples, SupervisedTask
 __all__ = ["mnist_small", "sine"]
 
 
-def mnist_small(*, clients: int = 50, held_out: int = 10, a: int = 14, test_a: int = 7, seed: int = 0) -> Federation:
+def mnist_small(
+    *, clients: int = 50, held_out: int = 10, validation: int = 0, a: int = 14, test_a: int = 7, seed: int = 0
+) -> Federation:
     """4,000 training and 2,000 test images of MNIST, dealt out by fallah's two-group split.
 
     Half of the clients know the digits 0-4 evenly; each of the others has mostly one of the digits 5-9 and a
@@ -35,13 +37,14 @@ def mnist_small(*, clients: int = 50, held_out: int = 10, a: int = 14, test_a: i
     )
     # The split mixes both groups, so that the last clients are as good as any.
     partition = TwoGroups(clients=clients, a=a, test_a=test_a)(samples, seed)
-    return replace(partition, held_out=held_out).federation()
+    return replace(partition, held_out=held_out, validation=validation).federation()
 
 
 def sine(
     *,
     clients: int = 25,
     held_out: int = 5,
+    validation: int = 0,
     owners: int | None = None,
     support_size: int = 10,
     query_size: int = 100,
@@ -75,7 +78,7 @@ def sine(
     }
     if noise:
         tasks["noise"] = jnp.full(clients + held_out, noise)
-    federation = Federation.from_tasks(
+    drawn = Federation.from_tasks(
         tasks,
         _draw_noisy_sine if noise else _draw_sine,
         support_size=support_size,
@@ -83,6 +86,7 @@ def sine(
         held_out=held_out,
         task=SupervisedTask("regression", 1, 1),
     )
+    federation = replace(drawn, validation=validation)
     if owners is None:
         return federation
     checks.whole("owners", owners, 1)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from headstart.core import FULL, Batch, Sides, Size, checks
+from headstart.core import FULL, Batch, Sides, Size, checks, episode_key
 from headstart.data.clients import Clients, IndexLists, Part
 from headstart.data.rows import RowLists, starts_of
 from headstart.errors import UsageError
@@ -111,6 +111,10 @@ class EpisodeClients(Clients):
     def sample(self, part: Part, client: Array, key: Array, size: Size) -> Batch:
         return self.view(part, client).sample(key, size)
 
+    def rows(self, number: int) -> Batch:
+        none = jnp.zeros(number, jnp.int32)
+        return self.examples(none, none, none)
+
     def train_count(self, client: Array) -> Array:
         first, last = self.classes.starts[client], self.classes.starts[client + 1]
         return self.samples.starts[last] - self.samples.starts[first]
@@ -169,7 +173,7 @@ class EpisodeView(eqx.Module):
 
     def episode(self, key: Array) -> Sides:
         """The two sides of a task: the one at hand, or in training a new one."""
-        chosen = jax.random.fold_in(key, 1) if self.chosen is None else self.chosen
+        chosen = episode_key(key) if self.chosen is None else self.chosen
         return Sides(*(EpisodeView(self.clients, self.client, chosen, part) for part in ("support", "query")))
 
     @property

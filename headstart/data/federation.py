@@ -30,7 +30,11 @@ ENDLESS = 2**30
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """The clients of a run. The first ``trained`` of them train; the rest are held out and never do."""
+    """The clients of a run. The first ``trained`` of them train; the rest are held out and never do.
+
+    The first ``validation`` of those held out are for choosing settings and rounds; those after them are new, and are
+    what is reported.
+    """
 
     clients: Clients | MappedClients
     names: Sequence[str] | None
@@ -44,6 +48,16 @@ class Federation:
     """Where clients have several tasks: the federation of single tasks, which evaluation looks at."""
     partition: "Partition | None" = None
     """How the clients came by their samples, where they were dealt out."""
+    validation: int = 0
+    """How many of the clients held out are for choosing."""
+
+    def __post_init__(self) -> None:
+        checks.whole("validation", self.validation, 0)
+        if self.validation > self.total - self.trained:
+            raise UsageError(
+                f"validation = {self.validation}, but {self.total - self.trained} clients are held out.",
+                "Hold out more clients, or take fewer of them for validation.",
+            )
 
     @classmethod
     def from_arrays(
@@ -82,10 +96,11 @@ class Federation:
         length = _check_pool(pool)
         clients: Clients | MappedClients
         if any(isinstance(leaf, np.memmap) for leaf in jax.tree.leaves(pool)):
-            clients = MappedClients(pool, parts, transform)
+            clients = MappedClients(pool, parts, transform, total - held_out)
         else:
-            index = {part: IndexLists.of(rows) for part, rows in parts.items() if part != "support"}
-            index["support"] = index["train"] if parts["support"] is parts["train"] else IndexLists.of(parts["support"])
+            # Clients that never train have no say in the shapes of training.
+            index = {part: IndexLists.of(rows, total - held_out if part == "train" else None)
+                     for part, rows in parts.items()}  # fmt: skip
             clients = IndexedClients(jax.tree.map(jnp.asarray, pool), index, transform)
         federation = cls(
             clients=clients,

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from headstart.core import Batch, ClientSamples
-from headstart.data.clients import Clients, IndexedClients, IndexLists, Part
+from headstart.core import Batch, ClientSamples, ShapedSamples
+from headstart.data.clients import Clients, IndexedClients, IndexLists, Part, shapes_of
 from headstart.data.rows import RowLists
 
 __all__ = ["MappedClients"]
@@ -24,8 +24,9 @@ class MappedClients:
     alone: those of the clients with the most samples would fit. So every chunk of a run is the same program.
     """
 
-    def __init__(self, pool: Batch, parts: Mapping[str, RowLists], transform: Callable[[Batch], Batch]):
+    def __init__(self, pool: Batch, parts: Mapping[str, RowLists], transform: Callable[[Batch], Batch], trained: int):
         self.pool, self.parts, self.transform = pool, dict(parts), transform
+        self.trained = trained
         leaves = jax.tree.leaves(pool)
         self.row_bytes = sum(leaf.dtype.itemsize * int(np.prod(leaf.shape[1:], dtype=np.int64)) for leaf in leaves)
         # The rows that so many clients have together at most: those with the most samples.
@@ -46,7 +47,9 @@ class MappedClients:
             return jnp.asarray(gathered)
 
         def index(part: Part, offset: int, size: int) -> IndexLists:
-            counts, starts = self.parts[part].counts, chosen[part].starts
+            # Clients that never train have no say in the shapes of training.
+            counts = self.parts[part].counts[: self.trained if part == "train" else None]
+            starts = chosen[part].starts
             return IndexLists(
                 rows=jnp.arange(offset, offset + size, dtype=jnp.int32),
                 starts=jnp.asarray(np.pad(starts, (0, room + 1 - len(starts)), mode="edge").astype(np.int32)),
@@ -64,6 +67,14 @@ class MappedClients:
         rows = np.sum([self._largest_first[part] for part in parts], axis=0)
         fitting = int(np.searchsorted(rows, GATHER_BYTES // self.row_bytes, "right"))
         return wanted if fitting == len(rows) else max(1, min(wanted, fitting))
+
+    def shapes(self) -> ShapedSamples:
+        """What a client's samples look like, without any."""
+        return shapes_of(
+            lambda number: self.transform(
+                jax.tree.map(lambda leaf: jnp.zeros((number, *leaf.shape[1:]), leaf.dtype), self.pool)
+            )
+        )
 
     def view(self, part: Part, client: Array) -> ClientSamples:
         """One part of one client's data."""

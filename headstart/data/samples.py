@@ -14,11 +14,49 @@ from headstart.data.blocks import in_blocks
 from headstart.errors import UsageError, did_you_mean
 from headstart.problems import Examples, SupervisedTask
 
-__all__ = ["PIXELS", "Pixels", "Samples", "fingerprint", "plain_examples", "signed_images", "unit_images"]
+__all__ = [
+    "PIXELS",
+    "Pixels",
+    "Samples",
+    "TargetScale",
+    "fingerprint",
+    "plain_examples",
+    "signed_images",
+    "unit_images",
+]
 
 Pixels = Literal["unit", "signed"]
 PIXELS: tuple[Pixels, ...] = ("unit", "signed")
 """Images as numbers in [0, 1] or in [-1, 1]."""
+
+
+@dataclass(frozen=True)
+class TargetScale:
+    """Targets of a regression: stored less ``offset``, and given to a model as ``(stored - center) / scale``.
+
+    The offset keeps large targets that differ little apart in single precision.
+    """
+
+    offset: float = 0.0
+    center: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def mean(self) -> float:
+        """What a model's output of 0 stands for."""
+        return self.offset + self.center
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """A transform, and targets scaled after it. Equal ones share compiled programs."""
+
+    transform: Callable[[Batch], Batch]
+    target: TargetScale
+
+    def __call__(self, batch: Examples) -> Examples:
+        x, y = self.transform(batch)
+        return Examples(x, (y - self.target.center) / self.target.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +82,8 @@ class Samples:
     """Where the samples come from, and under which licence."""
     features: tuple[str, ...] | None = None
     """What the inputs of a model are called, where they have names."""
+    target: TargetScale = field(default_factory=TargetScale)
+    """How targets of a regression are stored and scaled."""
     known_fingerprints: np.ndarray | None = None
     """The rows' fingerprints, where they have been computed before."""
 
@@ -68,14 +108,15 @@ class Samples:
         """What a model for these samples has to look like."""
         outputs = len(self.classes) if self.classes is not None else int(np.prod(self.y.shape[1:], dtype=int))
         batch = self.to_examples(Examples(self.x[:1], self.y[:1]))
-        return SupervisedTask(self.kind, tuple(batch.x.shape[1:]), outputs)
+        return SupervisedTask(self.kind, tuple(batch.x.shape[1:]), outputs, self.target.mean, self.target.scale)
 
     @property
     def to_examples(self) -> Callable[[Batch], Batch]:
         """From drawn rows to what a loss takes."""
-        if self.transform is not None:
-            return self.transform
-        return unit_images if self.x.dtype == np.uint8 else plain_examples
+        plain = unit_images if self.x.dtype == np.uint8 else plain_examples
+        transform = plain if self.transform is None else self.transform
+        scaled = self.classes is None and self.target != TargetScale()
+        return _Scaled(transform, self.target) if scaled else transform
 
     def column(self, name: str) -> np.ndarray | pa.DictionaryArray:
         """A column by name."""

@@ -15,7 +15,7 @@ from headstart.core import checks
 from headstart.errors import UsageError, did_you_mean
 from headstart.models.model import Model
 
-__all__ = ["ACTIVATIONS", "MLP", "Dense", "Perceptron"]
+__all__ = ["ACTIVATIONS", "MLP", "Dense", "Linear", "Perceptron"]
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "elu": jax.nn.elu,
@@ -32,6 +32,13 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 Initial = Literal["uniform", "he", "he-normal-bias"]
 """All uniform in ``+- 1/sqrt(fan-in)``; weights normal of variance 2/fan-in, with zero or standard normal biases."""
+
+
+def check_dropout(rate: float) -> None:
+    """Reject what is not the probability of leaving a unit out."""
+    checks.at_least("dropout", rate, 0)
+    if rate >= 1:
+        raise UsageError(f"dropout = {rate} leaves nothing over.", "Give dropout a share below 1.")
 
 
 class Dense(eqx.Module):
@@ -61,16 +68,23 @@ class Perceptron(eqx.Module):
     activation: str = eqx.field(static=True)
     output_activation: str | None = eqx.field(static=True, default=None)
 
-    def __call__(self, x: Array) -> Array:
-        for layer in self.layers[:-1]:
+    def __call__(self, x: Array, dropout: float = 0.0, key: Array | None = None) -> Array:
+        for number, layer in enumerate(self.layers[:-1]):
             x = ACTIVATIONS[self.activation](layer(x))
+            if dropout and key is not None:
+                x = dropped(x, dropout, jax.random.fold_in(key, number))
         x = self.layers[-1](x)
         return x if self.output_activation is None else ACTIVATIONS[self.output_activation](x)
 
 
+def dropped(x: Array, rate: float, key: Array) -> Array:
+    """Every entry zero with the probability ``rate``, and larger otherwise, so that its mean stays as it is."""
+    return jnp.where(jax.random.bernoulli(key, 1 - rate, x.shape), x / (1 - rate), 0)
+
+
 @dataclass(frozen=True)
 class MLP(Model):
-    """A perceptron on flattened inputs.
+    """A perceptron on flattened inputs; ``dropout`` leaves hidden units out in training.
 
     Weights and biases begin uniform in ``+- 1/sqrt(fan-in)``, unless ``initial`` says otherwise.
     ``hidden=(80, 60), activation="elu"`` is fallah's and jamali's network, ``(40, 40), "relu"`` wang's.
@@ -87,8 +101,10 @@ class MLP(Model):
     activation: str = "elu"
     output_activation: str | None = None
     initial: Initial = "uniform"
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        check_dropout(self.dropout)
         for name, value in (("inputs", self._features), ("outputs", self.outputs)):
             checks.whole(name, value, 1)
         for width in self.hidden:
@@ -109,5 +125,38 @@ class MLP(Model):
         layers = tuple(Dense(m, n, k, self.initial) for m, n, k in zip(widths[:-1], widths[1:], keys, strict=True))
         return Perceptron(layers, self.activation, self.output_activation)
 
-    def apply(self, params: Perceptron, x: Array) -> Array:
-        return params(x.reshape(x.shape[0], self._features))
+    @property
+    def random(self) -> bool:  # type: ignore[override]
+        """Whether there is dropout."""
+        return self.dropout > 0
+
+    def apply(self, params: Perceptron, x: Array, key: Array | None = None) -> Array:
+        return params(x.reshape(x.shape[0], self._features), self.dropout, key)
+
+
+@dataclass(frozen=True)
+class Linear(Model):
+    """``x W' + b`` of flattened inputs: linear regression, or with one output per class a logistic one.
+
+    >>> import jax
+    >>> linear = Linear(inputs=4, outputs=3)
+    >>> linear.apply(linear.init(jax.random.key(0)), jax.numpy.zeros((5, 4))).shape
+    (5, 3)
+    """
+
+    inputs: int | tuple[int, ...]
+    outputs: int
+    initial: Initial = "uniform"
+
+    def __post_init__(self) -> None:
+        _ = self._layer
+
+    @property
+    def _layer(self) -> MLP:
+        return MLP(self.inputs, self.outputs, hidden=(), initial=self.initial)
+
+    def init(self, key: Array) -> Perceptron:
+        return self._layer.init(key)
+
+    def apply(self, params: Perceptron, x: Array, key: Array | None = None) -> Array:
+        return self._layer.apply(params, x)

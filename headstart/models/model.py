@@ -12,10 +12,16 @@ __all__ = ["Model"]
 class Model(ABC):
     """A network. Subclasses are frozen dataclasses: equal models share compiled programs."""
 
+    random: bool = False
+    """Whether outputs depend on a key in training, as they do with dropout."""
+
     @abstractmethod
     def init(self, key: Array) -> Params:
         """Fresh parameters."""
 
     @abstractmethod
-    def apply(self, params: Params, x: Array) -> Array:
-        """The outputs for a batch of inputs."""
+    def apply(self, params: Params, x: Array, key: Array | None = None) -> Array:
+        """The outputs for a batch of inputs; with a key as in training, without one nothing is random.
+
+        Only a model that is ``random`` is ever given a key: others need not have the argument.
+        """

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from headstart.core import Batch, Params, UserComposition, weighing
+from headstart.core import Batch, Params, UserComposition, Weighted
 from headstart.errors import UsageError
-from headstart.problems.problem import Problem
+from headstart.metrics import LOSS, as_metrics, without_filling
+from headstart.problems.problem import ChosenMetrics, Compared, Problem, check_predicts, custom_scores, for_algorithms
 
 __all__ = ["CompositionalProblem"]
 
@@ -22,7 +23,8 @@ class CompositionalProblem(Problem):
     ``inner_fn(params, batch)`` is g, the mean over a batch of any pytree; ``outer_fn(value, batch)`` is f, the mean
     over another batch of a number that may depend on the samples or not. Variance, a log of an expectation and a ratio
     of expectations are such problems: their gradients on a batch are biased, however the batch is drawn.
-    A client's own model is the shared one.
+    A client's own model is the shared one. ``predict_fn(params, batch)`` returns outputs and targets, one row per
+    sample, for metrics to compare.
 
     The variance of the samples around a line through 0, with g the first two moments of what is left:
 
@@ -39,25 +41,29 @@ class CompositionalProblem(Problem):
     init_fn: Callable[[Array], Params]
     inner_fn: Callable[[Params, Batch], Any]
     outer_fn: Callable[[Any, Batch], Array]
-    metrics_fn: Callable[[Params, Batch], dict[str, Array]] | None = None
+    predict_fn: Callable[[Params, Batch], Compared] | None = None
+    metrics: ChosenMetrics = (LOSS,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metrics", as_metrics(self.metrics))
+        check_predicts(self.predict_fn, self.metrics)
 
     def init(self, key: Array) -> Params:
         return self.init_fn(key)
 
-    def loss(self, params: Params, batch: Batch) -> Array:
+    def loss(self, params: Params, batch: Batch, key: Array | None = None) -> Array:
         composition = self.objective()
         return composition.outer(composition.inner(params, batch), batch)
 
     def objective(self) -> UserComposition:
-        return UserComposition(weighing(self._inner), weighing(self._outer))
+        return UserComposition(for_algorithms(self._inner), for_algorithms(self._outer))
 
-    def metrics(self, params: Params, batch: Batch) -> dict[str, Array]:
+    def scores(self, params: Params, batch: Batch) -> dict[str, Array]:
         # Not the mean of the samples' losses: each level is averaged on its own, so that is how weights enter too.
-        extra = weighing(self.metrics_fn)(params, batch) if self.metrics_fn else {}
-        return {"loss": self.loss(params, batch), **extra}
-
-    def scores(self) -> Callable[[Params, Batch], dict[str, Array]]:
-        return self.metrics
+        if isinstance(batch, Weighted):
+            batch = Weighted(without_filling(batch.samples, batch.weight), batch.weight)
+        loss = self.loss(params, batch)
+        return {LOSS.name: loss, **custom_scores(self.predict_fn, self.metrics, params, batch)}
 
     def _inner(self, params: Params, batch: Batch) -> Any:
         value = _call(self.inner_fn, params, batch, f"inner_fn failed on parameters {_shapes(params)}")

@@ -41,10 +41,7 @@ class Waves(Problem):
     def init(self, key: Array) -> Array:
         return jnp.full(self.dimension, self.start)
 
-    def loss(self, params: Array, batch: WaveSamples) -> Array:
+    def loss(self, params: Array, batch: WaveSamples, key: Array | None = None) -> Array:
         away = params - batch.centre
         waves = -jnp.cos(away) - jnp.sin(2 * away) / 4
         return jnp.mean(jnp.sum(waves + batch.slope * params, axis=-1))
-
-    def metrics(self, params: Array, batch: WaveSamples) -> dict[str, Array]:
-        return {"loss": self.loss(params, batch)}

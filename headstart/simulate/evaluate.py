@@ -1,6 +1,8 @@
 """How good the shared model is for each client, before and after the client adapts it."""
 
-from collections.abc import Callable, Sequence
+import json
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,12 +13,33 @@ import numpy as np
 import pyarrow as pa
 from jax import Array
 
-from headstart.core import FULL, Algorithm, Size, check_size, checks, client_key
+from headstart.core import (
+    FULL,
+    Algorithm,
+    ClientSamples,
+    Size,
+    check_size,
+    checks,
+    client_key,
+    with_canonical_convolutions,
+)
 from headstart.data import Clients, Federation, Part
-from headstart.errors import UsageError
+from headstart.errors import UsageError, did_you_mean
+from headstart.metrics import Metric
 from headstart.problems import Problem
 
-__all__ = ["Evaluation", "evaluate", "score", "score_table", "summarize"]
+__all__ = [
+    "Evaluation",
+    "described",
+    "evaluate",
+    "in_group",
+    "score",
+    "score_client",
+    "score_table",
+    "summarize",
+    "summarized_metrics",
+    "validating",
+]
 
 CLIENTS_AT_ONCE = 16
 """How many clients adapt together."""
@@ -39,7 +62,7 @@ class Evaluation:
     inner_lr: float | None = None
     """The step size of adaptation, if not the algorithm's own."""
     max_clients: int = 10_000
-    """Evaluate at most this many trained and this many held-out clients, evenly spaced."""
+    """Evaluate at most this many trained, this many validation and this many new clients, evenly spaced."""
 
     def __post_init__(self) -> None:
         if self.every is not None:
@@ -56,22 +79,15 @@ class Evaluation:
 
     def adapting(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm as it adapts in this evaluation."""
-        if self.inner_lr is None:
-            return algorithm
-        if not hasattr(algorithm, "inner_lr"):
-            raise UsageError(
-                f"evaluate.inner_lr is set, but {type(algorithm).__name__} adapts with step sizes of its own.",
-                "Leave evaluate.inner_lr out for this algorithm.",
-            )
-        import equinox as eqx
-
-        return eqx.tree_at(lambda a: a.inner_lr, algorithm, self.inner_lr)
+        return algorithm if self.inner_lr is None else algorithm.adapting(self.inner_lr)
 
     def clients(self, federation: Federation) -> np.ndarray:
         """Which clients are evaluated; of endlessly many, only those held out."""
         trained = np.zeros(0, np.int64) if federation.endless else _spaced(federation.trained, self.max_clients)
-        held_out = federation.trained + _spaced(federation.total - federation.trained, self.max_clients)
-        return np.concatenate([trained, held_out])
+        first_new = federation.trained + federation.validation
+        validation = federation.trained + _spaced(federation.validation, self.max_clients)
+        new = first_new + _spaced(federation.total - first_new, self.max_clients)
+        return np.concatenate([trained, validation, new])
 
 
 def _spaced(total: int, most: int) -> np.ndarray:
@@ -89,9 +105,10 @@ def evaluate(
     key: Array,
     round_: int,
 ) -> pa.Table:
-    """One row a client and number of steps: round, client, whether held out, steps, and the problem's metrics.
+    """One row per client and number of steps: round, client, whether held out, steps, and the problem's metrics.
 
-    ``states`` gives the stacked states of some clients.
+    Where some of those held out are for validation, a further column says so. ``states`` gives the stacked states of
+    some clients.
     """
     ids = evaluation.clients(federation)
     parts: tuple[Part, ...] = ("support", "query")
@@ -125,10 +142,33 @@ def score_table(
         columns["round"].append(np.full(len(ids), round_))
         columns["client"].append(names)
         columns["held_out"].append(ids >= federation.trained)
+        if federation.validation:
+            columns.setdefault("validation", []).append(validating(federation, ids))
         columns["steps"].append(np.full(len(ids), steps))
         for name, column in values.items():
             columns.setdefault(name, []).append(column)
     return pa.table({name: np.concatenate(parts) for name, parts in columns.items()})
+
+
+def validating(federation: Federation, ids: np.ndarray) -> np.ndarray:
+    """Which clients are for validation."""
+    return (ids >= federation.trained) & (ids < federation.trained + federation.validation)
+
+
+def in_group(group: str, held_out: np.ndarray, validation: np.ndarray | None) -> np.ndarray:
+    """Which clients are of a group: ``all``, ``trained``, ``held-out``, or of the latter ``validation`` or ``new``."""
+    validation = np.zeros(len(held_out), bool) if validation is None else validation.astype(bool)
+    held_out = held_out.astype(bool)
+    groups = {
+        "all": np.ones(len(held_out), bool),
+        "trained": ~held_out,
+        "held-out": held_out,
+        "validation": validation,
+        "new": held_out & ~validation,
+    }
+    if group not in groups:
+        raise UsageError(f"There is no group {group!r} of clients.", did_you_mean(group, groups))
+    return groups[group]
 
 
 @partial(jax.jit, static_argnames=("problem", "steps", "size"))
@@ -145,53 +185,90 @@ def score(
     places: Array,
 ) -> list[dict[str, Array]]:
     """The metrics of some clients, for each number of steps; ``places`` are where their data lie in ``clients``."""
-    objective, metrics = problem.objective(), problem.scores()
     down = algorithm.broadcast(server, key)
 
     def score_one(member: tuple[Array, Array, Any]) -> list[dict[str, Array]]:
         client, place, own = member
         support, query = clients.view("support", place), clients.view("query", place)
-        own_key = client_key(key, client)
-        batch = query.sample(own_key, FULL)
-        adapted = [algorithm.personalize(objective, down, own, support, own_key, n, size) for n in steps]
-        return [metrics(params, batch) for params in adapted]
+        return score_client(problem, algorithm, down, own, support, query, client_key(key, client), steps, size)
 
     return jax.lax.map(score_one, (ids, places, states), batch_size=CLIENTS_AT_ONCE)
 
 
-def summarize(table: pa.Table, higher_is_better: Sequence[str] | frozenset[str]) -> pa.Table:
-    """Mean, deviation, worst tenth, minimum and maximum over clients: a row a round, group, steps and metric.
+def score_client(
+    problem: Problem,
+    algorithm: Algorithm,
+    down: Any,
+    state: Any,
+    support: ClientSamples,
+    query: ClientSamples,
+    key: Array,
+    steps: tuple[int, ...] = (0, 1),
+    size: Size = FULL,
+) -> list[dict[str, Array]]:
+    """One client's metrics on all its query samples, for each number of steps on its support samples.
 
-    Groups are ``all`` and, where there are any, ``held-out``. The worst tenth is the mean over the tenth of
-    clients (at least one) with the worst value.
+    Needs what the server sent, the client's own state and its own samples, and nothing else. A pure function: wherever
+    the client is, it can be compiled there.
     """
-    fixed = ("round", "client", "held_out", "steps")
+    objective, support = problem.objective(), problem.view(support)
+    batch = query.sample(key, FULL)
+    adapted = [algorithm.personalize(objective, down, state, support, key, n, size) for n in steps]
+    scores = with_canonical_convolutions(problem.scores)
+    return [scores(params, batch) for params in adapted]
+
+
+def summarize(table: pa.Table, metrics: Iterable[Metric]) -> pa.Table:
+    """Mean, deviation, worst tenth, minimum and maximum over clients: one row per round, group, steps and metric.
+
+    Groups are ``all`` and, where there are any, ``held-out``; where some of these are for validation, also
+    ``validation`` and ``new``. The worst tenth is the mean over the tenth of
+    clients (at least one) with the worst value. Clients whose value is NaN, because their model has diverged or the
+    metric is not defined on their samples, are left out: ``clients`` counts the others, ``left_out`` them. What the
+    metrics are is written into the table, for `summarized_metrics` to read.
+    """
+    metrics = [metric for metric in metrics if metric.name in table.column_names]
     columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
     rows = []
     for round_ in np.unique(columns["round"]):
         for steps in np.unique(columns["steps"]):
             here = (columns["round"] == round_) & (columns["steps"] == steps)
-            groups = {"all": here, "held-out": here & columns["held_out"].astype(bool)}
-            for group, chosen in groups.items():
-                if not chosen.any():
-                    continue
-                for metric in (name for name in columns if name not in fixed):
-                    values = np.sort(columns[metric][chosen])
-                    worst = values[: max(1, len(values) // 10)]
-                    if metric not in higher_is_better:
-                        worst = values[-max(1, len(values) // 10) :]
-                    rows.append(
-                        {
-                            "round": int(round_),
-                            "group": group,
-                            "steps": int(steps),
-                            "metric": metric,
-                            "mean": float(values.mean()),
-                            "std": float(values.std()),
-                            "worst10": float(worst.mean()),
-                            "min": float(values[0]),
-                            "max": float(values[-1]),
-                            "clients": len(values),
-                        }
-                    )
-    return pa.Table.from_pylist(rows)
+            for group in ("all", "held-out", *(("validation", "new") if "validation" in columns else ())):
+                chosen = here & in_group(group, columns["held_out"], columns.get("validation"))
+                if chosen.any():
+                    key = {"round": int(round_), "group": group, "steps": int(steps)}
+                    rows += [{**key, "metric": m.name, **_summary(columns[m.name][chosen], m)} for m in metrics]
+    return described(pa.Table.from_pylist(rows), metrics)
+
+
+def described(table: pa.Table, metrics: Iterable[Metric]) -> pa.Table:
+    """A table that says of itself what its metrics are."""
+    return table.replace_schema_metadata({METRICS_KEY: json.dumps([metric.description() for metric in metrics])})
+
+
+def summarized_metrics(summary: pa.Table) -> dict[str, Metric]:
+    """The metrics of a summary, by name, as far as showing and comparing their values needs them."""
+    return {said["name"]: Metric(**said) for said in json.loads(summary.schema.metadata[METRICS_KEY])}
+
+
+METRICS_KEY = b"metrics"
+
+
+def _summary(values: np.ndarray, metric: Metric) -> dict[str, Any]:
+    left_out = int(np.isnan(values).sum())
+    values = np.sort(values)[: len(values) - left_out]
+    if not len(values):
+        nothing = dict.fromkeys(("mean", "std", "worst10", "min", "max"), math.nan)
+        return {**nothing, "clients": 0, "left_out": left_out}
+    tenth = max(1, len(values) // 10)
+    worst = values[:tenth] if metric.higher_is_better else values[-tenth:]
+    with np.errstate(invalid="ignore"):  # a value may be infinite
+        return {
+            "mean": float(values.mean()),
+            "std": float(values.std()),
+            "worst10": float(worst.mean()),
+            "min": float(values[0]),
+            "max": float(values[-1]),
+            "clients": len(values),
+            "left_out": left_out,
+        }

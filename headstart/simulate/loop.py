@@ -1,8 +1,7 @@
-"""The debugging backend: one client at a time, nothing compiled, and every failure named."""
+"""The debugging driver: one client at a time, nothing compiled, and every failure named."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -10,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from headstart.core import Algorithm, ClientResult, Objective, RefreshingAlgorithm, client_key, round_key, tree
+from headstart.core import Algorithm, Channel, ClientResult, Keys, Phase, Round, RoundAt
+from headstart.core.round import weighted
 from headstart.data import Clients
 from headstart.errors import ClientFailure, HeadstartError
 from headstart.problems import Problem
-from headstart.simulate.rounds import Cohorts, Keys, RoundPlan, RunState, cohort_weights, wire_bytes
+from headstart.simulate.rounds import Cohorts, RoundPlan, RunState, cohort_weights
 
 __all__ = ["run_loop"]
 
@@ -23,6 +23,7 @@ def run_loop(
     problem: Problem,
     plan: RoundPlan,
     algorithm: Algorithm,
+    wire: Channel | None,
     clients: Clients,
     state: RunState,
     keys: Keys,
@@ -32,69 +33,56 @@ def run_loop(
     name: Callable[[int], str],
 ) -> tuple[RunState, dict[str, Array]]:
     """What ``run_chunk`` does, round by round and client by client, in plain Python."""
-    objective = problem.objective()
+    round_ = Round(algorithm, problem.objective(), keys, wire, plan.participation)
     history = []
     with jax.disable_jit():
         for i in range(rounds):
             cohort = jax.tree.map(lambda rows, i=i: rows[i], cohorts)
-            state, metrics = _round(objective, plan, algorithm, clients, state, keys, cohort, first + i, name)
+            now, k = round_.at(first + i), first + i
+            down, everyone = now.open(state.server), state.clients
+            means: list[Any] = []
+            metrics: dict[str, Array] = {}
+            for phase in round_.phases:
+                members = cohort if phase is Phase.WORK else cohort.refresh
+                mean, metrics, everyone = _work(now, phase, plan, problem, clients, down, everyone, members, k, name)
+                means.append(mean)
+            state = RunState(now.close(state.server, tuple(means), plan.cohort), everyone)
             history.append(metrics)
     return state, jax.tree.map(lambda *values: jnp.stack(values), *history)
 
 
-def _round(
-    objective: Objective,
-    plan: RoundPlan,
-    algorithm: Algorithm,
-    clients: Clients,
-    state: RunState,
-    keys: Keys,
-    cohort: Cohorts,
-    k: int,
-    name: Callable[[int], str],
-) -> tuple[RunState, dict[str, Array]]:
-    down = algorithm.broadcast(state.server, round_key(keys.server, k))
-    everyone = state.clients
-    work = partial(_work, objective, plan, clients, down, k, name)
-    refreshed: Any = None
-    if isinstance(algorithm, RefreshingAlgorithm):
-        assert cohort.refresh is not None
-        update = partial(algorithm.refresh, participation=plan.cohort / plan.clients)
-        (refreshed, _), everyone = work(update, everyone, cohort.refresh, round_key(keys.refresh, k))
-    (mean_up, metrics), everyone = work(algorithm.client_update, everyone, cohort, round_key(keys.client, k))
-    if isinstance(algorithm, RefreshingAlgorithm):
-        mean_up = (refreshed, mean_up)
-    return RunState(algorithm.server_update(state.server, mean_up), everyone), metrics | wire_bytes(down, mean_up)
-
-
 def _work(
-    objective: Objective,
+    now: RoundAt,
+    phase: Phase,
     plan: RoundPlan,
+    problem: Problem,
     clients: Clients,
     down: Any,
-    k: int,
-    name: Callable[[int], str],
-    update: Callable[..., ClientResult],
     everyone: Any,
     cohort: Cohorts,
-    key: Array,
-) -> tuple[Any, Any]:
-    weights = cohort_weights(plan, clients, cohort)
-    share = weights / jnp.sum(weights)
-    sent = []
-    members = zip(cohort.clients.tolist(), cohort.slots.tolist(), cohort.places, share, strict=True)
-    for member, slot, place, part in members:
+    k: int,
+    name: Callable[[int], str],
+) -> tuple[Any, Any, Any]:
+    """Let a cohort work: what is made of all that it sends, what it reports, and everyone's states after it."""
+    ups, reports, weights = [], [], []
+    counts = cohort_weights(plan, clients, cohort)
+    members = zip(cohort.clients.tolist(), cohort.slots.tolist(), cohort.places, counts, strict=True)
+    for member, slot, place, weight in members:
         if member >= plan.clients:
             continue
         own = jax.tree.map(lambda all_, i=slot: all_[i], everyone)
-        client = jnp.asarray(member, jnp.int32)
         with _blaming(name(member), k):
-            result = update(objective, down, own, clients.view("train", place), client_key(key, client))
+            samples = problem.view(clients.view("train", place))
+            result = now.work(phase, down, own, samples, jnp.asarray(member, jnp.int32))
         _check_finite(result, name(member), k)
         if result.state is not None:
             everyone = jax.tree.map(lambda all_, new, i=slot: all_.at[i].set(new), everyone, result.state)
-        sent.append(tree.scale(part, (result.up, result.metrics)))
-    return reduce(tree.add, sent), everyone
+        ups.append(result.up)
+        reports.append(result.metrics)
+        weights.append(weight)
+    stacked, told = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *each) for each in (ups, reports))
+    share = jnp.stack(weights)
+    return now.combine(stacked, share), weighted(share / jnp.sum(share), told), everyone
 
 
 @contextmanager
@@ -110,6 +98,6 @@ def _blaming(client: str, k: int) -> Iterator[None]:
 
 def _check_finite(result: ClientResult, client: str, k: int) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(result):
-        if not np.isfinite(np.asarray(leaf)).all():
+        if not np.isfinite(np.asarray(leaf, np.float64)).all():
             where = jax.tree_util.keystr(path).lstrip(".")
             raise ClientFailure(client, k, f"{where} is not finite; lower the step sizes or look at its data.")

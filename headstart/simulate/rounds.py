@@ -1,4 +1,4 @@
-"""One communication round, and a chunk of rounds as one compiled program."""
+"""The compiled driver: a chunk of rounds as one program, on one device or on several."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,25 +12,26 @@ from jax.sharding import AxisType, PartitionSpec
 
 from headstart.core import (
     Algorithm,
+    Channel,
     ClientResult,
-    Objective,
+    Keys,
     Params,
-    Purpose,
-    RefreshingAlgorithm,
+    Phase,
+    Round,
+    RoundAt,
     Weighting,
-    client_key,
+    Wired,
     draw_cohort,
     round_key,
-    run_key,
     tree,
 )
+from headstart.core.round import weighted
 from headstart.data import Clients
 from headstart.problems import Problem
 
 __all__ = [
     "Backend",
     "Cohorts",
-    "Keys",
     "RoundPlan",
     "RunState",
     "clients_at_once",
@@ -38,7 +39,6 @@ __all__ = [
     "draw_cohorts",
     "run_chunk",
     "trace_count",
-    "wire_bytes",
 ]
 
 Backend = Literal["loop", "vmap", "sharded"]
@@ -52,27 +52,6 @@ class RunState(NamedTuple):
 
     server: Any
     clients: Any
-
-
-class Keys(NamedTuple):
-    """The keys from which every round derives its own."""
-
-    cohort: Array
-    client: Array
-    server: Array
-    refresh_cohort: Array
-    refresh: Array
-
-    @classmethod
-    def of(cls, seed: int) -> "Keys":
-        """The keys of the run with this seed."""
-        return cls(
-            cohort=run_key(seed, Purpose.COHORT),
-            client=run_key(seed, Purpose.CLIENT),
-            server=run_key(seed, Purpose.SERVER),
-            refresh_cohort=run_key(seed, Purpose.REFRESH_COHORT),
-            refresh=run_key(seed, Purpose.REFRESH),
-        )
 
 
 class Cohorts(NamedTuple):
@@ -94,7 +73,7 @@ class RoundPlan:
     clients: int
     """Training clients in the federation."""
     cohort: int
-    """Clients a round."""
+    """Clients per round."""
     weighting: Weighting = "uniform"
     devices: int = 1
     at_once: int | None = None
@@ -114,6 +93,16 @@ class RoundPlan:
         """The cohort filled up with weight-zero clients to whole groups on every device."""
         whole = self.devices * self.group
         return -(-self.cohort // whole) * whole
+
+    @property
+    def fills(self) -> bool:
+        """Whether a cohort has to be filled up."""
+        return self.width > self.cohort
+
+    @property
+    def participation(self) -> float:
+        """The share of clients in a cohort."""
+        return self.cohort / self.clients
 
     @property
     def members(self) -> int:
@@ -179,6 +168,7 @@ def run_chunk(
     problem: Problem,
     plan: RoundPlan,
     algorithm: Algorithm,
+    wire: Channel | None,
     clients: Clients,
     state: RunState,
     keys: Keys,
@@ -190,14 +180,14 @@ def run_chunk(
 
     The number of rounds is traced, so a short chunk runs the same program as a long one.
     """
-    objective = problem.objective()
+    round_ = Round(algorithm, problem.objective(), keys, wire, plan.participation)
 
     def in_round(i: Array | int) -> Cohorts:
         return jax.tree.map(lambda rows: rows[i], cohorts)
 
     @jax.jit
     def one_round(state: RunState, cohort: Cohorts, k: Array) -> tuple[RunState, dict[str, Array]]:
-        return _round(objective, plan, algorithm, clients, state, keys, cohort, k)
+        return _drive(round_.at(k), plan, problem, clients, state, cohort)
 
     # The jitted round is traced by eval_shape and found in its cache by the loop: one trace in all.
     _, shapes = jax.eval_shape(one_round, state, in_round(0), first)
@@ -211,75 +201,67 @@ def run_chunk(
     return jax.lax.fori_loop(0, rounds, body, (state, history))
 
 
-def _round(
-    objective: Objective,
-    plan: RoundPlan,
-    algorithm: Algorithm,
-    clients: Clients,
-    state: RunState,
-    keys: Keys,
-    cohort: Cohorts,
-    k: Array,
+def _drive(
+    now: RoundAt, plan: RoundPlan, problem: Problem, clients: Clients, state: RunState, cohort: Cohorts
 ) -> tuple[RunState, dict[str, Array]]:
-    """Broadcast, let the cohort work, average, move the server."""
+    """One round: open it, let each phase's cohort work, close it."""
     global _traces
     _traces += 1
-    down = algorithm.broadcast(state.server, round_key(keys.server, k))
-    everyone = state.clients
-    refreshed: Any = None
-    if isinstance(algorithm, RefreshingAlgorithm):
-        assert cohort.refresh is not None
-        key = round_key(keys.refresh, k)
-        update = partial(algorithm.refresh, participation=plan.cohort / plan.clients)
-        (refreshed, _), everyone = _work(objective, plan, update, clients, down, everyone, cohort.refresh, key)
-    key = round_key(keys.client, k)
-    (mean_up, metrics), everyone = _work(objective, plan, algorithm.client_update, clients, down, everyone, cohort, key)
-    if isinstance(algorithm, RefreshingAlgorithm):
-        mean_up = (refreshed, mean_up)
-    server = algorithm.server_update(state.server, mean_up)
-    return RunState(server, everyone), metrics | wire_bytes(down, mean_up)
-
-
-def wire_bytes(down: Any, up: Any) -> dict[str, Array]:
-    """What crosses the wire for one client, from shapes alone."""
-    return {
-        "bytes_down": jnp.asarray(tree.nbytes(down), jnp.int32),
-        "bytes_up": jnp.asarray(tree.nbytes(up), jnp.int32),
-    }
+    down, everyone = now.open(state.server), state.clients
+    means: list[Any] = []
+    metrics: dict[str, Array] = {}
+    for phase in now.round.phases:
+        members = cohort if phase is Phase.WORK else cohort.refresh
+        assert members is not None
+        (mean, metrics), everyone = _work(now, phase, plan, problem, clients, down, everyone, members)
+        means.append(mean)
+    return RunState(now.close(state.server, tuple(means), plan.cohort), everyone), metrics
 
 
 def _work(
-    objective: Objective,
+    now: RoundAt,
+    phase: Phase,
     plan: RoundPlan,
-    update: Callable[..., ClientResult],
+    problem: Problem,
     clients: Clients,
     down: Any,
     everyone: Any,
     cohort: Cohorts,
-    key: Array,
 ) -> tuple[tuple[Any, Any], Any]:
-    """Let a cohort work: the weighted means of what it sends and reports, and everyone's states after it."""
+    """Let a cohort work: what is made of all that it sends and reports, and everyone's states after it."""
+    gathers = now.round.wire is not None and now.round.wire.aggregator is not None and phase is Phase.WORK
 
-    def work(down: Any, clients: Clients, key: Array, member: tuple[Array, Array, Any]) -> Any:
+    def work(now: RoundAt, down: Any, clients: Clients, member: tuple[Array, Array, Any]) -> ClientResult:
         client, place, state = member
-        return update(objective, down, state, clients.view("train", place), client_key(key, client))
+        return now.work(phase, down, state, problem.view(clients.view("train", place)), client)
 
-    def aggregate(share: Array, members: Any, down: Any, clients: Clients, key: Array) -> Any:
-        return _grouped(partial(work, down, clients, key), plan.group, share, members)
+    def aggregate(weights: Array, members: Any, keys: Any, down: Any, clients: Clients) -> Any:
+        each = partial(work, now._replace(keys=keys), down, clients)
+        return _grouped(each, plan.group, plan.fills, gathers, weights, members)
 
     if plan.devices > 1:
         aggregate = _sharded(aggregate, plan.devices)
     weights = cohort_weights(plan, clients, cohort)
     present = jax.tree.map(lambda all_: all_[jnp.minimum(cohort.slots, all_.shape[0] - 1)], everyone)
-    means, states = aggregate(weights / jnp.sum(weights), (cohort.clients, cohort.places, present), down, clients, key)
+    members = (cohort.clients, cohort.places, present)
+    sums, (ups, states) = aggregate(weights / jnp.sum(weights), members, now.keys, down, clients)
+    if gathers:
+        assert now.round.wire is not None
+        notes, metrics = sums
+        sums = (Wired(now.round.wire.aggregator.combine(ups, weights), notes), metrics)
     if states is None:
-        return means, everyone
+        return sums, everyone
     # Rows that fill the cohort up carry a slot that no client has: their scatter is dropped.
-    return means, jax.tree.map(lambda all_, new: all_.at[cohort.slots].set(new, mode="drop"), everyone, states)
+    return sums, jax.tree.map(lambda all_, new: all_.at[cohort.slots].set(new, mode="drop"), everyone, states)
 
 
-def _grouped(work: Callable[[Any], Any], group: int, share: Array, members: Any) -> Any:
-    """Weighted sums of what the members send and report, and their states, ``group`` members at a time."""
+def _grouped(
+    work: Callable[[Any], ClientResult], group: int, fills: bool, gathers: bool, share: Array, members: Any
+) -> Any:
+    """Weighted sums of what the members send and report, and their states, ``group`` members at a time.
+
+    Where the wire ``gathers`` updates, they are returned as they are, and only what goes beside them is summed.
+    """
 
     @jax.jit
     def together(share: Array, members: Any) -> tuple[Any, Any]:
@@ -288,7 +270,10 @@ def _grouped(work: Callable[[Any], Any], group: int, share: Array, members: Any)
             results = jax.tree.map(lambda a: a[None], work(jax.tree.map(lambda a: a[0], members)))
         else:
             results = jax.vmap(work)(members)
-        return tree.weighted_sum(share, (results.up, results.metrics)), results.state
+        ups, summed = (results.up.method, results.up.wire) if gathers else (None, results.up)
+        # Members that fill the cohort up count zero, whatever they hold; without any, no value needs to be looked at.
+        total = weighted if fills else tree.weighted_sum
+        return total(share, (summed, results.metrics)), (ups, results.state)
 
     width = share.shape[0]
     if group == width:
@@ -297,11 +282,11 @@ def _grouped(work: Callable[[Any], Any], group: int, share: Array, members: Any)
     sums, _ = jax.eval_shape(together, *jax.tree.map(lambda a: a[0], folded))
 
     def step(total: Any, part: Any) -> tuple[Any, Any]:
-        sums, states = together(*part)
-        return tree.add(total, sums), states
+        sums, rest = together(*part)
+        return tree.add(total, sums), rest
 
-    total, states = jax.lax.scan(step, jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), sums), folded)
-    return total, jax.tree.map(lambda a: a.reshape(width, *a.shape[2:]), states)
+    total, rest = jax.lax.scan(step, jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), sums), folded)
+    return total, jax.tree.map(lambda a: a.reshape(width, *a.shape[2:]), rest)
 
 
 def _sharded(aggregate: Callable[..., Any], devices: int) -> Callable[..., Any]:
@@ -310,8 +295,8 @@ def _sharded(aggregate: Callable[..., Any], devices: int) -> Callable[..., Any]:
     split, same = PartitionSpec(CLIENT_AXIS), PartitionSpec()
 
     def on_device(*args: Any) -> Any:
-        sums, states = aggregate(*args)
-        return jax.lax.psum(sums, CLIENT_AXIS), states
+        sums, rest = aggregate(*args)
+        return jax.lax.psum(sums, CLIENT_AXIS), rest
 
     return jax.shard_map(
         on_device, mesh=mesh, in_specs=(split, split, same, same, same), out_specs=(same, split), check_vma=False

@@ -11,17 +11,22 @@ import numpy as np
 import pyarrow as pa
 
 from headstart.core import (
+    FULL,
     Algorithm,
+    Cost,
+    Keys,
     Params,
     Purpose,
     RefreshingAlgorithm,
+    Round,
     Weighting,
     checks,
     cohort_size,
     run_key,
+    tree,
 )
-from headstart.core.batch import FULL
 from headstart.data import Federation
+from headstart.devices import release_compiled_programs
 from headstart.errors import UsageError, did_you_mean
 from headstart.problems import Problem
 from headstart.simulate.evaluate import Evaluation, evaluate
@@ -30,15 +35,15 @@ from headstart.simulate.loop import run_loop
 from headstart.simulate.rounds import (
     Backend,
     Cohorts,
-    Keys,
     RoundPlan,
     RunState,
     clients_at_once,
     run_chunk,
 )
 from headstart.simulate.store import DiskStore, compact
+from headstart.wire import Wire, check_wire
 
-__all__ = ["LARGEST_CHUNK", "Simulation", "check"]
+__all__ = ["LARGEST_CHUNK", "Simulation", "check", "reported_type"]
 
 LARGEST_CHUNK = 512
 CHUNK_BYTES = 2**28
@@ -46,7 +51,12 @@ CHUNK_BYTES = 2**28
 
 
 def check(
-    algorithm: Algorithm, problem: Problem, federation: Federation, cohort: float | int, weighting: Weighting
+    algorithm: Algorithm,
+    problem: Problem,
+    federation: Federation,
+    cohort: float | int,
+    weighting: Weighting,
+    wire: Wire | None = None,
 ) -> None:
     """Refuse what cannot be trained, saying why and what to do instead."""
     name = type(algorithm).__name__
@@ -75,11 +85,14 @@ def check(
             "These clients generate their samples and have no sample count.",
             "Use weighting = 'uniform' and give batch sizes as numbers.",
         )
-    slots, drawn = getattr(algorithm, "tasks_per_client", 1), getattr(algorithm, "tasks_per_step", 1)
+    if wire is not None:
+        check_wire(wire, name, algorithm.refuses, weighting, size)
+    slots, drawn = algorithm.task_slots()
     fewest, most = federation.tasks_per_client
     if slots < most or drawn > fewest:
         raise UsageError(
-            f"{name} is set to {slots} tasks a client and {drawn} a step, but clients have {fewest} to {most} tasks.",
+            f"{name} has room for {slots} tasks per client and looks at {drawn} per step, but clients have {fewest} to "
+            f"{most} tasks.",
             f"Use a method that has tasks_per_client and set it to {most}, and tasks_per_step to at most {fewest}.",
         )
 
@@ -104,13 +117,16 @@ class Simulation:
         devices: int | None = None,
         at_once: int | None = None,
         memory: str | Path | None = None,
+        wire: Wire | None = None,
     ):
+        release_compiled_programs()
         checks.whole("seed", seed, 0)
         self.seed = seed
-        self.algorithm, self.problem, self.federation = algorithm, problem, federation
+        self.problem, self.federation, self.wire = problem, federation, wire
         self.backend = backend
-        check(algorithm, problem, federation, cohort, weighting)
-        self.cost = algorithm.cost()
+        check(algorithm, problem, federation, cohort, weighting, wire)
+        if wire is not None and not wire.parts and wire.aggregator is None:
+            self.wire = None  # as if there were none, to the bit
         if params is None:
             params = problem.init(run_key(seed, Purpose.INIT))
         params = jax.tree.map(_owned, params)
@@ -129,9 +145,10 @@ class Simulation:
         self.keys = Keys.of(seed)
         self._feed = Feed(federation.clients, self.plan, self.keys)
         self.evaluation_key = run_key(seed, Purpose.EVALUATE)
-        anyone = federation.clients.view("train", jnp.zeros((), jnp.int32))
-        self.algorithm = algorithm = algorithm.prepare(problem.objective(), params, anyone)
-        own = algorithm.init_client(params)
+        samples = problem.view(federation.clients.shapes())
+        self.algorithm = algorithm.prepare(problem.objective(), params, samples)
+        self.start = self.one_round.start(params, samples)
+        own = self.start.client
         if federation.endless and jax.tree.leaves(own):
             raise UsageError(
                 f"{type(algorithm).__name__} keeps a memory for every client, but these tasks are endlessly many.",
@@ -144,7 +161,17 @@ class Simulation:
         else:
             everyone = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (federation.trained, *leaf.shape)), own)
         self.round = 0
-        self.state = jax.tree.map(_owned, RunState(algorithm.init_server(params), everyone))
+        self.state = jax.tree.map(_owned, RunState(self.start.server, everyone))
+
+    @property
+    def one_round(self) -> Round:
+        """The round as every driver has it."""
+        return Round(self.algorithm, self.problem.objective(), self.keys, self.wire, self.plan.participation)
+
+    @property
+    def down(self) -> Any:
+        """What a client is sent that takes part in no round but wants a model of its own."""
+        return self.algorithm.broadcast(self.one_round.of_method(self.state.server), self.evaluation_key)
 
     def advance(self, rounds: int, capacity: int | None = None) -> pa.Table:
         """Run ``rounds`` rounds and return a row for each: metrics, cost, bytes and seconds.
@@ -160,21 +187,22 @@ class Simulation:
             cohorts, present = self._load(self.store, cohorts, rounds)
         if self.backend == "loop":
             self.state, metrics = run_loop(
-                self.problem, self.plan, self.algorithm, clients, self.state, self.keys,
+                self.problem, self.plan, self.algorithm, self.wire, clients, self.state, self.keys,
                 cohorts, self.round, rounds, self.federation.name,
             )  # fmt: skip
         else:
             self.state = spread(self.state, self.plan.devices)
             self.state, metrics = run_chunk(
-                self.problem, self.plan, self.algorithm, clients, self.state, self.keys,
+                self.problem, self.plan, self.algorithm, self.wire, clients, self.state, self.keys,
                 cohorts, jnp.asarray(self.round, jnp.int32), jnp.asarray(rounds, jnp.int32),
             )  # fmt: skip
         if self.store is not None:
             self.store.stage(present, jax.tree.map(lambda rows: rows[: len(present)], self.state.clients))
             self.state = RunState(self.state.server, ())
-        values = {name: np.asarray(column)[:rounds] for name, column in metrics.items()}
+        # Arrow knows no floating-point numbers of 16 bits but IEEE's.
+        values = {name: np.asarray(column[:rounds].astype(reported_type(column))) for name, column in metrics.items()}
         seconds = (time.perf_counter() - began) / rounds
-        table = self._account(values, np.asarray(cohorts.clients)[:rounds], seconds)
+        table = self._account(values, cohorts, seconds)
         self.round += rounds
         return table
 
@@ -185,22 +213,22 @@ class Simulation:
             self.problem,
             self.algorithm,
             self.federation.tasks or self.federation,
-            self.state.server,
+            self.one_round.of_method(self.state.server),
             self._new_states if self.federation.tasks else self.client_states,
             self.evaluation_key,
             self.round,
         )
 
     def client_states(self, ids: np.ndarray) -> Any:
-        """The states of some clients, stacked; those that never train have new ones."""
+        """The method's states of some clients, stacked; those that never train have new ones."""
         fresh = self._new_states(ids)
         if not jax.tree.leaves(fresh):
             return fresh
         known = np.minimum(ids, self.federation.trained - 1)
         if self.store is not None:
-            stored = self.store.read(known)
+            stored = self.one_round.of_method(self.store.read(known))
         else:
-            stored = jax.tree.map(lambda rows: rows[known], self.state.clients)
+            stored = jax.tree.map(lambda rows: rows[known], self.one_round.of_method(self.state.clients))
 
         def choose(new: Any, old: Any) -> Any:
             return jnp.where((ids < self.federation.trained).reshape(-1, *[1] * (old.ndim - 1)), old, new)
@@ -216,7 +244,7 @@ class Simulation:
         return max(1, rounds)
 
     def _new_states(self, ids: np.ndarray) -> Any:
-        fresh = self.algorithm.init_client(self.state.server.params)
+        fresh = self.one_round.of_method(self.start.client)
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(ids), *leaf.shape)), fresh)
 
     def _load(self, store: DiskStore, cohorts: Cohorts, rounds: int) -> tuple[Cohorts, np.ndarray]:
@@ -231,25 +259,46 @@ class Simulation:
         slots = [c._replace(slots=compact(np.asarray(c.clients), ids)) for c in drawn]
         return slots[0] if len(drawn) == 1 else slots[0]._replace(refresh=slots[1]), ids
 
-    def _account(self, metrics: dict[str, np.ndarray], cohorts: np.ndarray, seconds: float) -> pa.Table:
-        rounds, members = len(cohorts), self.plan.cohort
-        counts = None if self.federation.counts is None else self.federation.counts["train"]
-        samples = [
-            sum(self.cost.samples(0 if counts is None else int(counts[i])) for i in cohort[:members])
-            if FULL in self.cost.batches
-            else members * self.cost.samples(0)
-            for cohort in cohorts
-        ]
+    def _account(self, metrics: dict[str, np.ndarray], cohorts: Cohorts, seconds: float) -> pa.Table:
+        rounds, members = len(metrics["loss"]), self.plan.cohort
+        total = self.algorithm.cost()
+        phases, bytes_up = 1, self.one_round.up_bytes(self.start)
+        if cohorts.refresh is not None:
+            phases, bytes_up = 2, bytes_up + tree.nbytes(self.start.ups[0])
         columns = {
             "round": np.arange(self.round, self.round + rounds),
-            **{name: values for name, values in metrics.items() if not name.startswith("bytes_")},
-            "gradients": np.full(rounds, round(members * self.cost.gradients), np.int64),
-            "products": np.full(rounds, round(members * self.cost.products), np.int64),
-            "samples": np.rint(samples).astype(np.int64),
-            **{name: members * metrics[name].astype(np.int64) for name in ("bytes_up", "bytes_down")},
+            **metrics,
+            "gradients": np.full(rounds, round(members * total.gradients), np.int64),
+            "products": np.full(rounds, round(members * total.products), np.int64),
+            "samples": np.rint(self.samples(cohorts, rounds)).astype(np.int64),
+            "bytes_up": np.full(rounds, members * bytes_up, np.int64),
+            "bytes_down": np.full(rounds, phases * members * self.one_round.down_bytes(self.start), np.int64),
             "seconds": np.full(rounds, seconds),
         }
         return pa.table(columns)
+
+    def samples(self, cohorts: Cohorts, rounds: int) -> np.ndarray:
+        """The samples drawn in each of the first ``rounds`` rounds, by clients that refresh their memories too."""
+        total = self.algorithm.cost()
+        if cohorts.refresh is None:
+            return self._samples(total, cohorts, rounds)
+        assert isinstance(self.algorithm, RefreshingAlgorithm)
+        refresh = self.algorithm.refresh_cost()
+        work = self._samples(total.without(refresh), cohorts, rounds)
+        return work + self._samples(refresh, cohorts.refresh, rounds)
+
+    def _samples(self, cost: Cost, cohorts: Cohorts, rounds: int) -> np.ndarray:
+        """The samples that a cohort draws in each round."""
+        if FULL not in cost.batches:
+            return np.full(rounds, self.plan.cohort * cost.samples(0))
+        assert self.federation.counts is not None
+        counts = self.federation.counts["train"][np.asarray(cohorts.clients)[:rounds, : self.plan.cohort]]
+        return cost.samples(0) * self.plan.cohort + cost.batches[FULL] * counts.sum(axis=1)
+
+
+def reported_type(column: jax.Array) -> Any:
+    """As what type a metric is reported."""
+    return column.dtype if column.dtype in (jnp.float32, jnp.float64) else jnp.float32
 
 
 def _owned(leaf: Any) -> jax.Array:

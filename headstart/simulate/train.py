@@ -1,90 +1,31 @@
-"""Training: rounds in compiled chunks, evaluations between them, and what comes out."""
+"""Training one run, and what comes out of it."""
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
+from jax import Array
 
-from headstart.core import (
-    Algorithm,
-    Params,
-    Size,
-    Weighting,
-    checks,
-)
-from headstart.core.batch import FULL
+from headstart.core import Algorithm, Params, Size, Weighting
 from headstart.data import Federation
 from headstart.errors import Diverged, UsageError
 from headstart.problems import Problem
+from headstart.simulate.callbacks import Callback, Run, watched
+from headstart.simulate.drive import drive
 from headstart.simulate.evaluate import Evaluation, summarize
-from headstart.simulate.rounds import (
-    Backend,
-    RunState,
-)
-from headstart.simulate.simulation import LARGEST_CHUNK, Simulation
+from headstart.simulate.identity import data_digest, digest
+from headstart.simulate.journal import Journal, Unrecorded
+from headstart.simulate.rounds import Backend
+from headstart.simulate.simulation import Simulation
+from headstart.wire import Wire
 
-__all__ = ["Journal", "Progress", "Result", "train"]
-
-CHUNK_SECONDS = 1.0
-"""How long an automatically sized chunk should take: often enough to checkpoint and to show progress."""
-
-
-class Progress(NamedTuple):
-    """What an observer is told after every chunk."""
-
-    round: int
-    rounds: int
-    loss: float
-    rounds_per_second: float
-
-
-class Journal(Protocol):
-    """Where a run's results go as they appear; a run directory keeps one, and can bring a run back."""
-
-    def rounds(self, table: pa.Table) -> None:
-        """Metrics of some finished rounds."""
-
-    def evaluated(self, table: pa.Table) -> None:
-        """A per-client evaluation."""
-
-    def checkpoint(self, round_: int, state: RunState) -> None:
-        """Everything up to ``round_`` has been told; this state continues it."""
-
-    def restore(self, template: RunState) -> tuple[int, RunState] | None:
-        """The last checkpoint in the shape of ``template``, or ``None`` for a new run."""
-
-    def tables(self) -> tuple[pa.Table | None, pa.Table | None]:
-        """All rounds and evaluations told so far, up to the restored checkpoint."""
-
-
-@dataclass
-class Memory:
-    """The journal of a run that is not recorded."""
-
-    told_rounds: list[pa.Table] = field(default_factory=list)
-    told_evaluations: list[pa.Table] = field(default_factory=list)
-
-    def rounds(self, table: pa.Table) -> None:
-        self.told_rounds.append(table)
-
-    def evaluated(self, table: pa.Table) -> None:
-        self.told_evaluations.append(table)
-
-    def checkpoint(self, round_: int, state: RunState) -> None:
-        pass
-
-    def restore(self, template: RunState) -> None:
-        return None
-
-    def tables(self) -> tuple[pa.Table | None, pa.Table | None]:
-        rounds, evaluations = (pa.concat_tables(t) if t else None for t in (self.told_rounds, self.told_evaluations))
-        return rounds, evaluations
+__all__ = ["Result", "train"]
 
 
 @dataclass(frozen=True)
@@ -96,19 +37,28 @@ class Result:
     clients: Any
     """Every training client's final state (leading axis); ``()`` where clients keep nothing, or keep it on disk."""
     history: pa.Table
-    """A row a round: metrics, gradients, Hessian-vector products, samples, bytes up and down, seconds."""
+    """One row per round: metrics, gradients, Hessian-vector products, samples, bytes up and down, seconds."""
     table: pa.Table
-    """A row a round evaluated, client and number of adaptation steps."""
+    """One row per round evaluated, client and number of adaptation steps."""
     summary: pa.Table
     """The same over clients: mean, std, worst10, min, max."""
     rounds: int
     """Rounds done."""
+    stopped: str | None
+    """Why a callback ended the run before its last round; ``None`` if none did."""
     _simulation: Simulation
+    _evaluation: Evaluation
 
     @property
     def params(self) -> Params:
         """The shared model."""
         return self.server.params
+
+    @property
+    def sent(self) -> Any:
+        """What the server sends to a client that adapts now."""
+        sim = self._simulation
+        return sim.algorithm.broadcast(sim.one_round.of_method(self.server), sim.evaluation_key)
 
     def final(self, metric: str, steps: int, group: str = "all") -> dict[str, Any]:
         """The last round's summary of one metric."""
@@ -116,23 +66,27 @@ class Result:
 
     def best(self, metric: str, steps: int, group: str = "all") -> dict[str, Any]:
         """The summary of the round with the best mean."""
-        higher = metric in self._simulation.problem.higher_is_better
-        return (max if higher else min)(self._rows(metric, steps, group), key=lambda row: row["mean"])
+        rows, better = self._rows(metric, steps, group), self._simulation.problem.metric(metric).better
+        return reduce(lambda best, row: row if better(row["mean"], than=best["mean"]) else best, rows)
 
-    def personalize(self, client: int | str, steps: int = 1, batch_size: Size = FULL) -> Params:
-        """A client's own model: the shared one adapted on the client's support data."""
-        sim = self._simulation
+    def personalize(self, client: int | str, steps: int = 1, batch_size: Size | None = None) -> Params:
+        """A client's own model: the shared one adapted on the client's support data, as in evaluations.
+
+        ``batch_size`` is that of the evaluations unless given.
+        """
+        sim, evaluation = self._simulation, self._evaluation
+        algorithm = evaluation.adapting(sim.algorithm)
         index = _client_index(sim.federation, client)
         own = jax.tree.map(lambda rows: rows[0], sim.client_states(np.array([index])))
         key = sim.evaluation_key
-        return sim.algorithm.personalize(
+        return algorithm.personalize(
             sim.problem.objective(),
-            sim.algorithm.broadcast(self.server, key),
+            algorithm.broadcast(sim.one_round.of_method(self.server), key),
             own,
-            sim.federation.clients.view("support", jnp.asarray(index)),
+            sim.problem.view(sim.federation.clients.view("support", jnp.asarray(index))),
             jax.random.fold_in(key, index),
             steps,
-            batch_size,
+            evaluation.batch_size if batch_size is None else batch_size,
         )
 
     def _rows(self, metric: str, steps: int, group: str) -> list[dict[str, Any]]:
@@ -165,16 +119,17 @@ def train(
     at_once: int | None = None,
     chunk: int | None = None,
     memory: str | Path | None = None,
+    wire: Wire | None = None,
     journal: Journal | None = None,
-    observer: Callable[[Progress], bool] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Train for ``rounds`` rounds and evaluate every client before and after it adapts.
 
     ``cohort`` is a share in (0, 1] (``1.0`` is everyone) or a number of clients. ``params`` starts from given
     parameters instead of fresh ones. ``chunk`` fixes how many rounds run as one program between checkpoints;
-    left out, about a second's worth. ``memory`` names a folder to keep clients' states in, where they would not fit
-    in RAM. ``observer`` is told the progress after every chunk and may return
-    ``False`` to stop there.
+    left out, one round at first and then about a second's worth. ``memory`` names a folder to keep clients' states in,
+    where they would not fit in RAM. ``wire`` is what updates go through on their way to the server. ``journal`` is told
+    all that happens, and brings a run back that was stopped. ``callbacks`` watch the run and may stop it.
 
     >>> import headstart as hs
     >>> federation = hs.data.sine(clients=5, held_out=1)
@@ -184,68 +139,59 @@ def train(
     >>> result.history.num_rows, sorted(set(result.table["steps"].to_pylist()))
     (2, [0, 1])
     """
-    checks.whole("rounds", rounds, 1)
-    if chunk is not None:
-        checks.whole("chunk", chunk, 1)
     evaluation = evaluation or Evaluation()
-    journal = journal or Memory()
     sim = Simulation(
         algorithm, problem, federation, cohort=cohort, weighting=weighting, seed=seed, params=params,
-        backend=backend, devices=devices, at_once=at_once, memory=memory,
+        backend=backend, devices=devices, at_once=at_once, memory=memory, wire=wire,
     )  # fmt: skip
-    every = evaluation.every or max(1, rounds // 10)
-    capacity = min(chunk or LARGEST_CHUNK, sim.largest_chunk(), rounds)
-    restored = journal.restore(sim.state)
-    if restored is not None:
-        sim.round, sim.state = restored
-    if sim.store is not None:
-        sim.store.recover(sim.round)
-    if restored is None:
-        journal.evaluated(sim.evaluate(evaluation))
-        journal.checkpoint(0, sim.state)
-    length = chunk or 1
-    while sim.round < rounds:
-        step = min(length, capacity, rounds - sim.round, every - sim.round % every)
-        began = time.perf_counter()
-        table = sim.advance(step, capacity)
-        seconds = time.perf_counter() - began
-        _check_finite(table)
-        journal.rounds(table)
-        if sim.round % every == 0 or sim.round == rounds:
-            journal.evaluated(sim.evaluate(evaluation))
-        if sim.store is not None:
-            sim.store.prepare(sim.round)
-        journal.checkpoint(sim.round, sim.state)
-        if sim.store is not None:
-            sim.store.commit(sim.round)
-        if chunk is None:
-            length = max(1, int(min(2 * length if seconds < CHUNK_SECONDS else length, LARGEST_CHUNK)))
-            if seconds > 2 * CHUNK_SECONDS:
-                length = max(1, int(length * CHUNK_SECONDS / seconds))
-        told = Progress(sim.round, rounds, float(table["loss"][-1].as_py()), step / seconds)
-        if observer is not None and observer(told) is False:
-            break
-    history, evaluations = journal.tables()
-    assert evaluations is not None
-    return Result(
-        server=sim.state.server,
-        clients=sim.state.clients,
-        history=history if history is not None else pa.table({}),
-        table=evaluations,
-        summary=summarize(evaluations, problem.higher_is_better),
-        rounds=sim.round,
-        _simulation=sim,
-    )
-
-
-def _check_finite(table: pa.Table) -> None:
-    loss = table["loss"].to_numpy()
-    bad = np.flatnonzero(~np.isfinite(loss))
-    if bad.size:
-        raise Diverged(
-            f"The training loss is not finite from round {table['round'][int(bad[0])].as_py()} on.\n"
-            "  Lower outer_lr or inner_lr; backend = 'loop' names the client where it begins."
+    if journal is None:
+        journal = Unrecorded()
+    else:
+        # Not how long or on what it runs, nor when it is evaluated: a run may be made longer, or go on elsewhere.
+        decisive = {
+            "algorithm": algorithm, "problem": problem, "seed": seed, "cohort": cohort, "weighting": weighting,
+            "params": params, "wire": wire,
+        }  # fmt: skip
+        journal.identify({name: digest(part) for name, part in decisive.items()} | {"data": data_digest(federation)})
+    with watched(callbacks):
+        stopped = drive(
+            sim, rounds=rounds, evaluation=evaluation, journal=journal, chunk=chunk, callbacks=callbacks,
+            check=refuse_divergence,
+        )  # fmt: skip
+        history, evaluations = journal.tables()
+        assert evaluations is not None
+        result = Result(
+            server=sim.state.server,
+            clients=sim.state.clients,
+            history=history if history is not None else pa.table({}),
+            table=evaluations,
+            summary=summarize(evaluations, problem.metrics),
+            rounds=sim.round,
+            stopped=stopped,
+            _simulation=sim,
+            _evaluation=evaluation,
         )
+        for callback in callbacks:
+            callback.on_end(result)
+    return result
+
+
+def refuse_divergence(run: Run, table: pa.Table) -> None:
+    """Raise if a chunk of rounds has led to a loss or to parameters that are not finite."""
+    bad = np.flatnonzero(~np.isfinite(table["loss"].to_numpy()))
+    if bad.size:
+        what = f"The training loss is not finite from round {table['round'][int(bad[0])].as_py()} on"
+    elif not all_finite(run.state.server.params):
+        what = f"The model's parameters are not finite after round {table['round'][-1].as_py()}"
+    else:
+        return
+    raise Diverged(f"{what}.\n  Lower outer_lr or inner_lr; backend = 'loop' names the client where it begins.")
+
+
+@jax.jit
+def all_finite(params: Params) -> Array:
+    """Whether no number of a pytree is infinite or NaN."""
+    return jax.tree.reduce(lambda finite, leaf: finite & jnp.all(jnp.isfinite(leaf)), params, jnp.asarray(True))
 
 
 def _client_index(federation: Federation, client: int | str) -> int:

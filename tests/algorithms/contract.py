@@ -1,15 +1,18 @@
-"""Every method once in each of its forms: a new method is one row here.
+"""Every method once in each of its forms.
 
-Every row goes through the cost, hyperparameter and backend tests.
+Every row goes through the tests of cost, hyperparameters, backends, optimisers, wire and the round. A method of the
+catalogue that is not listed has one row all the same, with small numbers for those settings that most methods have.
 """
+
+import inspect
 
 import jax.numpy as jnp
 
 import headstart as hs
 from headstart.algorithms import (
+    ALGORITHMS,
     MOML,
     NASA,
-    SCGD,
     Aruba,
     BSpiderBoost,
     FedProx,
@@ -26,6 +29,7 @@ from headstart.algorithms import (
     local_scgd,
     maml,
     per_fedavg,
+    scgd,
 )
 from headstart.core import Diminishing, StepDecay
 from tests import toy
@@ -63,7 +67,7 @@ CONTRACT = {
     "local-bsgd": local_bsgd(**_META),
     "maml": maml(**_TASKS),
     "bspiderboost": BSpiderBoost(period=2, large_batch_size=5, **_TASKS),
-    "scgd": SCGD(averaging=0.7, **_TASKS),
+    "scgd": scgd(averaging=0.7, **_TASKS),
     "nasa": NASA(averaging=0.7, momentum=0.6, **_TASKS),
     "moml": MOML(averaging=0.7, inner_batch_size=3, curvature_batch_size=2, **_TASKS),
     "moml, first-order": MOML(averaging=0.7, curvature="first-order", shared_batch=True, **_TASKS),
@@ -75,6 +79,15 @@ CONTRACT = {
     "local-only": LocalOnly(learning_rate=0.1, own_steps=3, batch_size=4),
     "protonet": ProtoNet(outer_lr=0.1, batch_size=4, inner_batch_size=3),
 }
+
+
+def _with_usual_settings(build):
+    taken = inspect.signature(build).parameters
+    return build(**{name: value for name, value in _META.items() if name in taken})
+
+
+_LISTED = {name.split(",")[0] for name in CONTRACT}
+CONTRACT |= {name: _with_usual_settings(entry.build) for name, entry in ALGORITHMS.items() if name not in _LISTED}
 
 _PROTOTYPES = hs.Prototypes(hs.MLP(inputs=toy.FEATURES, outputs=2, hidden=(4,), activation="tanh"), ways=2)
 

@@ -90,7 +90,7 @@ def test_the_step_sizes_of_a_grid_may_vary_alone():
     def sent(inner_lr):
         algorithm = per_fedavg(inner_lr=inner_lr, outer_lr=0.3, batch_size=4, curvature=HessianFree(1e-2))
         down = algorithm.broadcast(algorithm.init_server(toy.start()), jax.random.key(0))
-        return algorithm.client_update(toy.logistic_loss, down, (), view, jax.random.key(1)).up.params
+        return algorithm.client_update(toy.logistic_loss, down, (), view, jax.random.key(1)).up.moved
 
     together = jax.vmap(sent)(jnp.asarray([0.1, 0.4]))
     for i, inner_lr in enumerate((0.1, 0.4)):

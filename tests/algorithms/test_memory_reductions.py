@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from headstart.algorithms import MOML, SCGD, BSpiderBoost, LocalMOML, MOMLv2, maml, per_fedavg
+from headstart.algorithms import MOML, BSpiderBoost, LocalMOML, MOMLv2, maml, per_fedavg, scgd
 from headstart.core import Memory
 from headstart.simulate import Simulation
 from headstart.simulate.rounds import RunState
@@ -54,7 +54,7 @@ def test_local_moml_of_one_step_that_keeps_its_memories_is_moml():
 
 
 def test_moml_on_all_tasks_is_scgd():
-    assert_same(trained(MOML(averaging=0.3, **TASK), 1.0), trained(SCGD(averaging=0.3, **TASK), 1.0))
+    assert_same(trained(MOML(averaging=0.3, **TASK), 1.0), trained(scgd(averaging=0.3, **TASK), 1.0))
 
 
 def test_bspiderboost_that_always_recomputes_is_maml():

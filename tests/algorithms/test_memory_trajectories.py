@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from headstart.algorithms import MOML, NASA, SCGD, BSpiderBoost, LocalMOML, MOMLv2, maml
+from headstart.algorithms import MOML, NASA, BSpiderBoost, LocalMOML, MOMLv2, maml, scgd
 from headstart.core import HessianFree, StepDecay, client_key, draw_tasks, recall, round_key
 from headstart.errors import UsageError
 from headstart.simulate import Simulation
@@ -154,7 +154,7 @@ def test_local_moml_on_several_tasks(keep):
 
 
 def test_scgd():
-    sim, losses, *_ = run(SCGD(averaging=BETA, **TASK), cohort=1.0)
+    sim, losses, *_ = run(scgd(averaging=BETA, **TASK), cohort=1.0)
     w, want_losses, memories = reference_memory.moml(
         toy.flat(toy.start()), CLIENTS, EVERYONE, alpha=ALPHA, eta=eta, beta=BETA, product=reference.exact
     )
@@ -174,7 +174,7 @@ def test_nasa(name):
     check_memories(sim.state.clients, u)
 
 
-@pytest.mark.parametrize("algorithm", [SCGD(), NASA()])
+@pytest.mark.parametrize("algorithm", [scgd(), NASA()])
 def test_methods_for_everyone_refuse_a_cohort(algorithm):
     with pytest.raises(UsageError, match="cohort"):
         Simulation(algorithm, toy.LOGISTIC, toy.federation(), cohort=3)
@@ -212,7 +212,7 @@ def test_maml(nu):
     check(sim, losses, w, want_losses)
 
 
-@pytest.mark.parametrize("build", [MOML, MOMLv2, LocalMOML, NASA, SCGD, partial(BSpiderBoost, large_batch_size=4)])
+@pytest.mark.parametrize("build", [MOML, MOMLv2, LocalMOML, NASA, scgd, partial(BSpiderBoost, large_batch_size=4)])
 def test_clients_personalize_by_fine_tuning(build):
     sim = Simulation(build(inner_lr=ALPHA, batch_size=4), toy.LOGISTIC, toy.federation())
     check_personal(sim, partial(reference.fine_tuned, lr=ALPHA))

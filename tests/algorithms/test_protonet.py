@@ -104,7 +104,7 @@ def test_metrics_are_those_of_the_nearest_prototype():
     h = x @ layer.weight.T + layer.bias
     means = np.stack([own.sums[k] / own.shares[k] for k in range(2)])
     nearest = ((h[:, None] - means) ** 2).sum(axis=-1).argmin(axis=1)
-    scores = PROBLEM.metrics(own, hs.Examples(jnp.asarray(x), jnp.asarray(y)))
+    scores = PROBLEM.scores(own, hs.Examples(jnp.asarray(x), jnp.asarray(y)))
     np.testing.assert_allclose(scores["accuracy"], (nearest == y).mean(), rtol=1e-12)
     value, _ = prototype_loss(layer.weight.T, layer.bias, clients()[1], (x, y), WAYS)
     np.testing.assert_allclose(scores["loss"], value, rtol=1e-8)
@@ -146,9 +146,8 @@ def test_it_learns_to_tell_classes_apart_along_a_direction_that_noise_hides():
 
 
 def test_it_refuses_a_loss_and_a_loss_method_refuses_its_problem():
-    sim = Simulation(hs.ProtoNet(batch_size=2), toy.LOGISTIC, toy.federation())
     with pytest.raises(UsageError, match=r"ProtoNet needs .*\n.*Prototypes\(model, ways\)"):
-        sim.advance(1)
+        Simulation(hs.ProtoNet(batch_size=2), toy.LOGISTIC, toy.federation())
     with pytest.raises(UsageError, match="MetaFL minimises a loss; it cannot work on a Prototypes"):
         Simulation(hs.fedavg(batch_size=2), PROBLEM, federation())
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headstart.algorithms import LocalMOML, MetaFL, PFedMe
-from headstart.core import BatchSizes
+from headstart.core import BatchSizes, tree
 from tests import toy
 from tests.algorithms.reference import exact, gradient, moreau_point
 
@@ -81,10 +81,10 @@ METHODS = {
 
 @jax.jit
 def sent(algorithm, key):
-    """The model that a client of the method sends."""
+    """The model at which a client of the method arrives."""
     down = algorithm.broadcast(algorithm.init_server(toy.start()), jax.random.key(0))
     up = algorithm.client_update(toy.logistic_loss, down, (), view(), key).up
-    return getattr(up, "params", up)
+    return tree.add(toy.start(), up.moved if isinstance(algorithm, MetaFL) else up)
 
 
 @pytest.mark.parametrize("name", METHODS)

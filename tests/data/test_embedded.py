@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from headstart import MLP, LocalMOML, Regression, train
-from headstart.cli.experiment import Experiment, read_experiment
 from headstart.data import mnist_small, sine
 from headstart.errors import UsageError
+from headstart.experiment import Settings, read_tables
 
 
 def test_sine_tasks_are_the_papers_grid():
@@ -62,8 +62,8 @@ def test_sine_noise_leaves_x_alone():
 
 def _owned(seed=0, **options):
     """The tasks that each client of a sine federation owns, from a configuration's tables."""
-    tables = read_experiment(None) | {"data": {"name": "sine", "owners": 5, "seed": seed, **options}}
-    federation = Experiment.from_tables(tables).federation()
+    tables = read_tables(None) | {"data": {"name": "sine", "owners": 5, "seed": seed, **options}}
+    federation = Settings.from_tables(tables).data.build()
     members, sizes = np.asarray(federation.clients.members), np.asarray(federation.clients.sizes)
     return federation, [row[:size].tolist() for row, size in zip(members, sizes, strict=True)]
 

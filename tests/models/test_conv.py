@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import headstart as hs
-from headstart.cli.experiment import Experiment, with_settings
 from headstart.core.batch import Weighted, weighing
 from headstart.data.episodes import Episodes
 from headstart.data.rows import RowLists
 from headstart.data.samples import Samples
 from headstart.errors import UsageError
+from headstart.experiment import Settings, with_settings
 from headstart.models import Conv, conv
 from tests.toy import assert_close
 
@@ -196,10 +196,10 @@ def test_a_configuration_can_ask_for_one():
         "model": {"name": "mlp", "hidden": [8]},
         "algorithm": {"name": "fedavg"},
     }
-    asked = Experiment.from_tables(with_settings(tables, ["model.name=conv", "model.filters=2"]))
+    asked = Settings.from_tables(with_settings(tables, ["model.name=conv", "model.filters=2"]))
     assert asked.resolved["model"] == {"name": "conv", "filters": 2, "blocks": 4, "normalisation": "batch"}
-    assert asked.problem(asked.federation()) == hs.Classification(Conv((28, 28), 10, filters=2))
+    assert asked.problem(asked.data.build()) == hs.Classification(Conv((28, 28), 10, filters=2))
 
-    waves = Experiment.from_tables(with_settings(tables, ["model.name=conv", "data.name=sine"]))
+    waves = Settings.from_tables(with_settings(tables, ["model.name=conv", "data.name=sine"]))
     with pytest.raises(UsageError, match="inputs = 1 are not images"):
-        waves.problem(waves.federation())
+        waves.problem(waves.data.build())

@@ -6,6 +6,7 @@ import pytest
 import headstart as hs
 from headstart.core import Weighted
 from headstart.errors import UsageError
+from headstart.metrics import Metric
 from tests import toy
 
 VALUES = np.array([[1.0, 4.0, 2.0], [0.5, 3.0, 7.0]])
@@ -24,24 +25,27 @@ VARIANCE = hs.CompositionalProblem(lambda key: jnp.ones(()), moments, variance)
 
 def test_the_loss_of_a_batch_is_f_of_g_and_not_the_mean_of_the_samples():
     np.testing.assert_allclose(VARIANCE.loss(2.0, jnp.asarray(VALUES[0])), 4 * VALUES[0].var(), rtol=1e-6)
-    assert set(VARIANCE.metrics(2.0, jnp.asarray(VALUES[0]))) == {"loss"}
+    assert set(VARIANCE.scores(2.0, jnp.asarray(VALUES[0]))) == {"loss"}
 
 
 def test_weights_enter_each_level_on_its_own():
     """A filled-up batch scores as the batch itself: the variance of two samples, where one sample has none."""
     filled = Weighted(jnp.asarray(VALUES[0]), jnp.asarray([1.0, 1.0, 0.0]))
-    np.testing.assert_allclose(VARIANCE.scores()(1.0, filled)["loss"], VALUES[0, :2].var(), rtol=1e-6)
+    np.testing.assert_allclose(VARIANCE.scores(1.0, filled)["loss"], VALUES[0, :2].var(), rtol=1e-6)
     objective = VARIANCE.objective()
     u = objective.inner(1.0, filled)
     np.testing.assert_allclose(u["first"], VALUES[0, :2].mean(), rtol=1e-6)
     np.testing.assert_allclose(objective.outer(u, filled), VALUES[0, :2].var(), rtol=1e-6)
+    spoilt = Weighted(filled.samples.at[2].set(jnp.nan), filled.weight)
+    np.testing.assert_allclose(VARIANCE.scores(1.0, spoilt)["loss"], VALUES[0, :2].var(), rtol=1e-6)
 
 
 def test_unequal_clients_are_evaluated_on_their_own_samples():
     rows = [np.arange(3), np.arange(3, 5)]
     pool = np.array([1.0, 4.0, 2.0, 10.0, 30.0])
+    mean = Metric.from_function("mean", lambda outputs, targets: outputs)
     problem = hs.CompositionalProblem(
-        lambda key: jnp.ones(()), moments, variance, lambda x, batch: {"mean": x * jnp.mean(batch)}
+        lambda key: jnp.ones(()), moments, variance, lambda x, batch: (x * batch, batch), metrics=(mean,)
     )
     sim = hs.Simulation(hs.local_bsgd(batch_size=2), problem, hs.Federation.from_arrays(pool, rows, rows))
     table = sim.evaluate(hs.Evaluation())

@@ -25,7 +25,7 @@ def test_classification_is_cross_entropy_and_accuracy():
     shares = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
     want = -np.log(shares[np.arange(4), LABELS]).mean()
     params = problem.init(jax.random.key(0))
-    scores = problem.metrics(params, batch)
+    scores = problem.scores(params, batch)
     np.testing.assert_allclose(scores["loss"], want, rtol=1e-6)
     np.testing.assert_allclose(problem.loss(params, batch), want, rtol=1e-6)
     assert float(scores["accuracy"]) == 0.5
@@ -37,8 +37,8 @@ def test_regression_is_the_mean_squared_error():
     problem, targets = hs.Regression(Given()), np.ones((4, 3))
     batch = hs.Examples(jnp.zeros(4), jnp.asarray(targets))
     params = problem.init(jax.random.key(0))
-    np.testing.assert_allclose(problem.metrics(params, batch)["loss"], ((LOGITS - targets) ** 2).mean(), rtol=1e-6)
-    assert set(problem.metrics(params, batch)) == {"loss"}
+    np.testing.assert_allclose(problem.scores(params, batch)["loss"], ((LOGITS - targets) ** 2).mean(), rtol=1e-6)
+    assert set(problem.scores(params, batch)) == {"loss", "rmse", "mae"}
 
 
 def test_equal_problems_are_equal_so_that_they_share_compiled_programs():
@@ -58,4 +58,4 @@ def test_squared_error_is_half_the_squared_distance_to_the_label():
     want = ((LOGITS - np.eye(3)[LABELS]) ** 2).sum(axis=1).mean() / 2
     params = problem.init(jax.random.key(0))
     np.testing.assert_allclose(problem.loss(params, batch), want, rtol=1e-6)
-    np.testing.assert_allclose(problem.metrics(params, batch)["loss"], want, rtol=1e-6)
+    np.testing.assert_allclose(problem.scores(params, batch)["loss"], want, rtol=1e-6)

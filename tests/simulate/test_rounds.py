@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import headstart as hs
+from headstart.core import tree
 from headstart.simulate import Evaluation, RoundPlan, Simulation, trace_count, train
-from headstart.simulate.train import Memory
+from headstart.simulate.journal import Unrecorded
+from headstart.simulate.rounds import draw_cohorts
 from tests import toy
 from tests.simulate.scribe import Scribe
 
@@ -114,7 +116,7 @@ def test_a_run_traces_its_round_once_and_the_next_run_not_at_all(backend):
 
 
 def test_resuming_with_the_same_shapes_traces_nothing():
-    class Checkpoints(Memory):
+    class Checkpoints(Unrecorded):
         last = None
 
         def checkpoint(self, round_, state):
@@ -127,10 +129,99 @@ def test_resuming_with_the_same_shapes_traces_nothing():
     options = {"rounds": 6, "cohort": 3, "chunk": 2, "evaluation": Evaluation(every=6)}
     setting = (hs.fedavg(batch_size=4, local_steps=2, outer_lr=0.1), toy.LOGISTIC, toy.federation())
     whole = train(*setting, **options)
-    part = train(*setting, **options, journal=journal, observer=lambda progress: progress.round < 4)
+    part = train(*setting, **options, journal=journal, callbacks=toy.stopping(4))
     assert part.rounds == 4
     before = trace_count()
     resumed = train(*setting, **options, journal=journal)
     assert trace_count() == before
     toy.assert_same_bits(resumed.server, whole.server)
     assert resumed.history["loss"].to_pylist() == whole.history["loss"].to_pylist()
+
+
+def with_outlier(scale):
+    """Five clients of which the last has inputs so large that its update is not finite."""
+    federation = toy.federation()
+    rows = np.asarray(federation.clients.parts["train"].rows)[-toy.SIZES[-1] :]
+    pool = federation.clients.pool
+    clients = hs.data.IndexedClients(
+        pool._replace(x=pool.x.at[rows].mul(scale)), federation.clients.parts, federation.clients.transform
+    )
+    return hs.Federation(clients, None, federation.total, federation.trained, federation.counts)
+
+
+def cubes(params, batch):
+    return jnp.mean((batch.x @ params["weight"] + params["bias"]) ** 4)
+
+
+@pytest.mark.parametrize("options", [{"at_once": 2}, {"backend": "sharded", "devices": 2}])
+def test_a_client_that_was_not_drawn_cannot_harm_a_round(options):
+    """Cohorts of three fill up to four with the last client's work, which counts zero whatever it is."""
+    problem = hs.CustomProblem(init_fn=toy.start, loss_fn=cubes)
+    algorithm = hs.fedavg(outer_lr=1e-3, local_steps=2, batch_size=4)
+    for seed in range(20):
+        sim = Simulation(algorithm, problem, with_outlier(1e20), cohort=3, seed=seed, **options)
+        if 4 not in toy.cohorts(sim, 1):
+            break
+    sim.advance(1)
+    loop = Simulation(algorithm, problem, with_outlier(1e20), cohort=3, seed=seed, backend="loop")
+    loop.advance(1)
+    toy.assert_close(toy.to_numpy(sim.state.server.params), toy.to_numpy(loop.state.server.params), 1e-6)
+
+
+def test_clients_that_never_train_have_no_say_in_training():
+    """Equal clients have batches without weights, whatever a held-out client has; a variance in the loss shows it."""
+
+    def scattered(params, batch):
+        out = batch.x @ params["weight"] + params["bias"]
+        return jnp.mean((out - jnp.mean(out)) ** 2)
+
+    problem = hs.CustomProblem(init_fn=toy.start, loss_fn=scattered)
+    ends = []
+    for held_out in (6, 7):
+        federation = toy.federation((6, 6, 6, held_out), held_out=1)
+        sim = Simulation(hs.fedavg(outer_lr=0.1, batch_size="full"), problem, federation)
+        sim.advance(2)
+        ends.append(toy.to_numpy(sim.state.server.params))
+    toy.assert_same_bits(*ends)
+
+
+def test_accounts_of_a_method_with_two_cohorts_count_both():
+    """MOML v2 with whole batches: S_1 of the refreshed clients, S_2 and S_3 of the others; models go down to both."""
+    algorithm = hs.MOMLv2(batch_size="full")
+    sim = Simulation(algorithm, toy.LOGISTIC, toy.federation(), cohort=2)
+    drawn = draw_cohorts(sim.plan, sim.keys, jnp.asarray(0, jnp.int32), 3)
+    history = sim.advance(3)
+    sizes = np.asarray(toy.SIZES)
+    want = sizes[np.asarray(drawn.refresh.clients)].sum(axis=1) + 2 * sizes[np.asarray(drawn.clients)].sum(axis=1)
+    assert history["samples"].to_pylist() == want.tolist()
+    model = 4 * 4
+    assert history["bytes_up"].to_pylist() == [2 * model] * 3
+    down = tree.nbytes(sim.start.down)
+    assert down > 2 * model
+    assert history["bytes_down"].to_pylist() == [2 * 2 * down] * 3
+
+
+def test_bytes_beyond_two_gigabytes_are_counted():
+    sim = Simulation(hs.fedavg(batch_size=4), toy.LOGISTIC, toy.federation(), cohort=2)
+    large = jax.ShapeDtypeStruct((2**30,), jnp.float32)
+    sim.start = sim.start._replace(down=large, ups=(large,))
+    history = sim.advance(1)
+    assert history["bytes_up"].to_pylist() == history["bytes_down"].to_pylist() == [2 * 4 * 2**30]
+
+
+class Counting(Scribe):
+    """Reports whole numbers and truth values."""
+
+    def client_update(self, loss, down, state, client, key):
+        result = super().client_update(loss, down, state, client, key)
+        number = state["rounds"] + 1
+        return result._replace(metrics=result.metrics | {"rounds": number, "odd": number % 2 == 1})
+
+
+@pytest.mark.parametrize("backend", ["vmap", "loop"])
+def test_whole_numbers_and_truth_values_are_averaged_as_numbers(backend):
+    federation = hs.Federation.from_tasks(jnp.arange(float(CLIENTS)), noise, support_size=2, query_size=2)
+    sim = Simulation(Counting(), PROBLEM, federation, cohort=2, backend=backend)
+    history = sim.advance(1).to_pydict()
+    assert history["rounds"] == [1.0]
+    assert history["odd"] == [1.0]

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import headstart as hs
-from headstart.simulate.record import MethodJournal
+from headstart.simulate.journal import FolderJournal
 from headstart.simulate.store import DiskStore
+from tests import toy
 
 PROBLEM = hs.Regression(hs.MLP(inputs=1, outputs=1, hidden=(6,), activation="tanh"))
 INITIAL = {"u": jnp.arange(3.0), "seen": jnp.zeros((), bool)}
@@ -106,7 +107,7 @@ def _train(method, stop_after=None, **options):
     algorithm = hs.ALGORITHMS[method].build(**MEMORY_METHODS[method])
     return hs.train(
         algorithm, PROBLEM, federation, rounds=9, cohort=3, chunk=2, evaluation=hs.Evaluation(every=4),
-        observer=lambda progress: stop_after is None or progress.round < stop_after, **options,
+        callbacks=toy.stopping(stop_after), **options,
     )  # fmt: skip
 
 
@@ -114,8 +115,8 @@ def _train(method, stop_after=None, **options):
 def test_disk_and_ram_give_the_same_bits_and_so_does_resuming(tmp_path, method):
     ram = _train(method)
     disk = _train(method, memory=tmp_path / "disk")
-    stopped = _train(method, stop_after=4, memory=tmp_path / "m", journal=MethodJournal(tmp_path / "j", keep=2))
-    resumed = _train(method, memory=tmp_path / "m", journal=MethodJournal(tmp_path / "j", keep=2))
+    stopped = _train(method, stop_after=4, memory=tmp_path / "m", journal=FolderJournal(tmp_path / "j", keep=2))
+    resumed = _train(method, memory=tmp_path / "m", journal=FolderJournal(tmp_path / "j", keep=2))
     assert stopped.rounds < 9
     for other in (disk, resumed):
         for one, two in zip(jax.tree.leaves(ram.server), jax.tree.leaves(other.server), strict=True):

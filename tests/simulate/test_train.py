@@ -8,13 +8,14 @@ import pytest
 
 import headstart as hs
 from headstart.errors import Diverged, UsageError
-from headstart.simulate import Evaluation, Simulation, train
+from headstart.simulate import Evaluation, FolderJournal, Simulation, train
 from tests import toy
 
 LABELLED = hs.CustomProblem(
     toy.start,
     toy.logistic_loss,
-    lambda params, batch: {"accuracy": jnp.mean((batch.y * (batch.x @ params["weight"] + params["bias"]) > 0) * 1.0)},
+    lambda params, batch: (batch.x @ params["weight"] + params["bias"], (batch.y > 0).astype(int)),
+    metrics=("accuracy",),
 )
 ALGORITHM = hs.per_fedavg(batch_size=4, local_steps=2, inner_lr=0.3, outer_lr=0.2)
 NAMES = ["ann", "ben", "cat", "dan", "eve"]
@@ -77,7 +78,7 @@ def test_personalize_is_what_evaluation_scored(result, client, steps):
     index = client if isinstance(client, int) else NAMES.index(client)
     _, query = toy.client_arrays()[index]
     batch = hs.Examples(*(jnp.asarray(a, jnp.float32) for a in query))
-    scores = LABELLED.metrics(result.personalize(client, steps), batch)
+    scores = LABELLED.scores(result.personalize(client, steps), batch)
     row = next(
         row
         for row in result.table.to_pylist()
@@ -85,6 +86,16 @@ def test_personalize_is_what_evaluation_scored(result, client, steps):
     )
     for metric, value in scores.items():
         np.testing.assert_allclose(row[metric], value, rtol=1e-5)
+
+
+def test_personalize_adapts_with_the_evaluations_settings():
+    evaluation = Evaluation(every=2, steps=(2,), inner_lr=0.9, batch_size=3)
+    other = train(ALGORITHM, LABELLED, toy.federation(), rounds=2, cohort=3, evaluation=evaluation)
+    batch = hs.Examples(*(jnp.asarray(a, jnp.float32) for a in toy.client_arrays()[1][1]))
+    row = next(row for row in other.table.to_pylist() if (row["round"], row["client"]) == (2, "1"))
+    np.testing.assert_allclose(LABELLED.scores(other.personalize(1, 2), batch)["loss"], row["loss"], rtol=1e-5)
+    own_lr = replace(other, _evaluation=Evaluation(steps=(2,), batch_size=3)).personalize(1, 2)
+    assert not np.allclose(other.personalize(1, 2)["weight"], own_lr["weight"])
 
 
 @pytest.mark.parametrize(("client", "words"), [("zoe", "no client 'zoe'.*client column"), (5, "no client 5.*0 to 4")])
@@ -122,28 +133,19 @@ def test_chunks_do_not_change_a_run(result):
     assert again.table.equals(result.table)
 
 
-def test_the_observer_is_told_and_may_stop():
-    told = []
-
-    def observer(progress):
-        told.append(progress)
-        return progress.round < 2
-
-    stopped = train(
-        ALGORITHM, LABELLED, toy.federation(held_out=1), rounds=5, cohort=3, chunk=1, observer=observer,
-        evaluation=Evaluation(steps=(0,)),
-    )  # fmt: skip
-    assert [p.round for p in told] == [1, 2]
-    assert told[0].rounds == 5
-    assert np.isfinite([p.loss for p in told]).all()
-    assert stopped.rounds == stopped.history.num_rows == 2
-
-
 def test_divergence_is_an_error_that_says_when():
     problem = hs.CustomProblem(toy.start, lambda params, batch: jnp.mean((batch.x @ params["weight"]) ** 2))
     wild = hs.fedavg(batch_size=4, local_steps=4, outer_lr=1e9)
     with pytest.raises(Diverged, match=r"(?s)not finite from round [0-9] on.*Lower outer_lr or inner_lr.*'loop'"):
         train(wild, problem, toy.federation(), rounds=4, chunk=4, evaluation=Evaluation(steps=(0,)))
+
+
+def test_parameters_that_the_last_round_spoils_are_an_error_too():
+    # The loss of a round is taken before its step, so that of the only round is finite.
+    problem = hs.CustomProblem(toy.start, lambda params, batch: jnp.mean(batch.x @ params["weight"]) * 1e30)
+    wild = hs.fedavg(batch_size=4, local_steps=1, outer_lr=1e30)
+    with pytest.raises(Diverged, match=r"(?s)parameters are not finite after round 0.*Lower outer_lr"):
+        train(wild, problem, toy.federation(), rounds=1, evaluation=Evaluation(steps=(0,)))
 
 
 SINE = {"federation": hs.data.sine(clients=2, held_out=0)}
@@ -182,3 +184,21 @@ def test_every_kind_of_server_state_survives_many_chunks():
         sims[1].advance(1, 3)
     toy.assert_same_bits(sims[1].state, sims[0].state)
     assert jax.tree.leaves(sims[0].state.server.distance)
+
+
+@pytest.mark.parametrize("name", ["algorithm", "problem", "data", "seed", "cohort", "weighting", "params"])
+def test_another_run_of_the_same_shapes_does_not_go_on_from_a_checkpoint(tmp_path, name):
+    federation = toy.federation(held_out=1)
+    setting = {"algorithm": ALGORITHM, "problem": LABELLED, "federation": federation, "seed": 0, "cohort": 2}
+    options = {"rounds": 4, "evaluation": Evaluation(every=4, steps=(0,)), "journal": FolderJournal(tmp_path, 1)}
+    train(**setting, **options, callbacks=toy.stopping(1))
+    spoilt = eqx.tree_at(lambda clients: clients.pool.x, federation.clients, federation.clients.pool.x.at[0, 0].add(1))
+    other = {
+        "algorithm": hs.per_fedavg(batch_size=4, local_steps=2, inner_lr=0.3, outer_lr=0.1), "problem": toy.LOGISTIC,
+        "data": replace(federation, clients=spoilt), "seed": 1, "cohort": 3, "weighting": "samples",
+        "params": {"weight": jnp.ones(3), "bias": jnp.zeros(())},
+    }  # fmt: skip
+    with pytest.raises(UsageError, match=rf"was left by another run: it differs in {name}\."):
+        train(**(setting | {"federation" if name == "data" else name: other[name]}), **options)
+    longer = train(**setting, **(options | {"rounds": 5}), backend="loop")
+    assert longer.rounds == 5, "but the same may be made longer, and go on with another backend"

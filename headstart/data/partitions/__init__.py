@@ -1,5 +1,6 @@
 """Ways to deal samples out to clients, and what came of it."""
 
+from headstart.config import register
 from headstart.data.partitions.dirichlet_mixtures import DirichletMixtures
 from headstart.data.partitions.few_shot import Alphabets, DisjointTasks
 from headstart.data.partitions.natural import Natural
@@ -40,3 +41,5 @@ __all__ = [
     "TwoGroups",
     "describe",
 ]
+
+register(Partitioner, PARTITIONS)

@@ -11,7 +11,7 @@ from headstart.data.partitions.dealing import class_labels, factorized
 from headstart.data.partitions.partition import Partition, Partitioner
 from headstart.data.rows import RowLists
 from headstart.data.samples import Samples
-from headstart.errors import UsageError
+from headstart.errors import UsageError, did_you_mean
 
 __all__ = ["Alphabets", "DisjointTasks"]
 
@@ -75,14 +75,14 @@ class Alphabets(Partitioner):
     """Every client has the classes of one group, an alphabet; tasks are drawn from them: gao section 5.2.
 
     The groups are divided at random into ``clients`` that train, ``validation`` and ``test``. Of the latter two one
-    is evaluated: ``tasks`` tasks, dealt evenly over its groups.
+    is evaluated, or both are: ``tasks`` tasks of each, dealt evenly over its groups.
     """
 
     column: str = "alphabet"
     clients: int = 33
     validation: int = 5
     test: int = 12
-    evaluate: Literal["validation", "test"] = "test"
+    evaluate: Literal["validation", "test", "both"] = "test"
     ways: int = 5
     shots: int = 1
     queries: int = 15
@@ -101,23 +101,32 @@ class Alphabets(Partitioner):
                 "Take fewer of them.",
             )
         order = np.random.default_rng(seed).permutation(len(groups))
-        held_out = order[self.clients :][: self.validation]
-        if self.evaluate == "test":
-            held_out = order[self.clients + self.validation :][: self.test]
+        kinds = {
+            "validation": order[self.clients :][: self.validation],
+            "test": order[self.clients + self.validation :][: self.test],
+        }
+        if self.evaluate not in (*kinds, "both"):
+            raise UsageError(
+                f"evaluate = {self.evaluate!r} is not known.", did_you_mean(self.evaluate, (*kinds, "both"))
+            )
+        judged = list(kinds) if self.evaluate == "both" else [self.evaluate]
         # All tasks of a group, then those of the next: evenly spaced clients are then of all groups.
-        dealt = np.arange(self.tasks) * len(held_out) // self.tasks
-        owners = np.concatenate([order[: self.clients], held_out[dealt]])
+        dealt = {kind: np.arange(self.tasks) * len(kinds[kind]) // self.tasks for kind in judged}
+        owners = np.concatenate([order[: self.clients], *(kinds[kind][dealt[kind]] for kind in judged)])
         rows = samples.shuffled(np.arange(len(samples)), seed)
         lists = RowLists.by_owner(group[rows], len(groups), rows).chosen(owners)
         names = [str(groups[int(g)]) for g in owners]
-        number = np.arange(self.tasks) - np.searchsorted(dealt, dealt)
+        number = np.concatenate([np.arange(self.tasks) - np.searchsorted(d, d) for d in dealt.values()])
         names[self.clients :] = [f"{name}, task {i}" for name, i in zip(names[self.clients :], number, strict=True)]
         return Partition(
             samples,
             train=lists,
             query=lists,
             names=names,
-            held_out=self.tasks,
-            notes=(f"{self.tasks} {self.evaluate} tasks from {len(held_out)} values of {self.column}.",),
+            held_out=len(judged) * self.tasks,
+            notes=tuple(
+                f"{self.tasks} {kind} tasks from {len(kinds[kind])} values of {self.column}." for kind in judged
+            ),
             episodes=episodes,
+            validation=self.tasks if self.evaluate == "both" else 0,
         )

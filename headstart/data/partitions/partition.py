@@ -19,7 +19,10 @@ __all__ = ["Partition", "Partitioner"]
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Each client's rows of some samples. The last ``held_out`` clients never train."""
+    """Each client's rows of some samples. The last ``held_out`` clients never train.
+
+    The first ``validation`` of these are for choosing settings and rounds; those after them are new to everybody.
+    """
 
     samples: Samples
     train: RowLists
@@ -33,30 +36,43 @@ class Partition:
     """What the partitioner did that the reader of a table should know."""
     episodes: Episodes | None = None
     """How few-shot tasks are drawn from a client's training rows, where that is what clients have."""
+    validation: int = 0
 
     def __len__(self) -> int:
         return len(self.train)
 
-    def holding_out(self, held_out: int | float, seed: int) -> "Partition":
-        """The same with a number or share of the clients held out, chosen by the seed and moved to the end."""
+    def holding_out(self, held_out: int | float, seed: int, validation: int | float = 0) -> "Partition":
+        """The same with a number or share of the clients held out, chosen by the seed and moved to the end.
+
+        ``validation`` is the number, or the share of all clients, that are for validation among those held out. Who is
+        held out does not depend on it.
+        """
         total = len(self)
-        if isinstance(held_out, float):
-            if not 0 <= held_out < 1:
-                raise UsageError(f"held_out = {held_out} is not a share.", "Give a share in [0, 1) or a whole number.")
-            held_out = round(held_out * total)
-        checks.whole("held_out", held_out, 0)
+        held_out, validation = _number("held_out", held_out, total), _number("validation", validation, total)
         if held_out >= total:
             raise UsageError(f"held_out = {held_out} of {total} clients leaves none to train.", "Hold out fewer.")
-        # Whoever is held out, the others keep their order.
-        away = np.sort(np.random.default_rng(seed).permutation(total)[:held_out])
-        order = np.concatenate([np.setdiff1d(np.arange(total), away), away])
+        if validation > held_out:
+            raise UsageError(
+                f"validation = {validation}, but held_out = {held_out} clients never train.",
+                "Hold out more clients, or take fewer of them for validation.",
+            )
+        drawn = np.random.default_rng(seed).permutation(total)[:held_out]
+        choosing, new = np.sort(drawn[:validation]), np.sort(drawn[validation:])
+        # Whoever is moved, the others keep their order; with the first ones gone, those behind them have moved up.
+        dealt = self
+        for away in (choosing, new - np.searchsorted(choosing, new)):
+            dealt = dealt._with_last(away) if away.size else dealt
+        return replace(dealt, held_out=held_out, validation=validation)
+
+    def _with_last(self, clients: np.ndarray) -> "Partition":
+        """The same with some clients (increasing numbers) behind all others."""
+        order = np.concatenate([np.setdiff1d(np.arange(len(self)), clients), clients])
         return replace(
             self,
-            train=self.train.moved_last(away),
-            query=self.query.moved_last(away),
-            support=None if self.support is None else self.support.moved_last(away),
+            train=self.train.moved_last(clients),
+            query=self.query.moved_last(clients),
+            support=None if self.support is None else self.support.moved_last(clients),
             names=None if self.names is None else [self.names[i] for i in order],
-            held_out=held_out,
         )
 
     def federation(self) -> Federation:
@@ -66,7 +82,17 @@ class Partition:
             federation = Federation.from_episodes(self.samples, self.train, self.episodes, **options)
         else:
             federation = Federation.from_samples(self.samples, self.train, self.query, self.support, **options)
-        return replace(federation, partition=self)
+        return replace(federation, partition=self, validation=self.validation)
+
+
+def _number(name: str, asked: int | float, total: int) -> int:
+    """A number of clients, from a number or a share of them all."""
+    if isinstance(asked, float):
+        if not 0 <= asked < 1:
+            raise UsageError(f"{name} = {asked} is not a share.", "Give a share in [0, 1) or a whole number.")
+        asked = round(asked * total)
+    checks.whole(name, asked, 0)
+    return asked
 
 
 class Partitioner(ABC):

@@ -64,6 +64,8 @@ class PartitionSummary:
     distance_between: float
     """Mean total variation between two clients' labels, over all pairs of clients with training samples."""
     held_out: int
+    validation: int
+    """How many of those held out are for choosing settings."""
     names: Sequence[str] | None
     notes: tuple[str, ...]
     target_means: np.ndarray | None = None
@@ -85,7 +87,7 @@ def describe(partition: Partition) -> PartitionSummary:
     if samples.classes is not None:
         labels, classes = class_labels(samples), samples.classes
     else:
-        targets = samples.y.reshape(len(samples), -1)[:, 0].astype(float)
+        targets = samples.y.reshape(len(samples), -1)[:, 0].astype(float) + samples.target.offset
         labels, classes = _tenths(targets, partition.train.rows)
         means, deviations = _moments(targets, partition.train)
     train, query = (_counted(lists, labels, len(classes)) for lists in (partition.train, partition.query))
@@ -101,6 +103,7 @@ def describe(partition: Partition) -> PartitionSummary:
         distance_to_all=to_all,
         distance_between=between,
         held_out=partition.held_out,
+        validation=partition.validation,
         names=partition.names,
         notes=partition.notes,
         target_means=means,

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from headstart.data.sources.source import Location, Source
 from headstart.errors import UsageError
 
-__all__ = ["cache_folder", "contents", "find"]
+__all__ = ["cache_folder", "contents", "fetched", "find"]
 
 Content = TypeVar("Content")
 Origin = Literal["folder", "HEADSTART_DATA", "cache"]
@@ -20,15 +20,19 @@ def cache_folder() -> Path:
     return Path(named).expanduser() if named else Path.home() / ".cache" / "headstart" / "data"
 
 
-def find(source: Source[Content], folder: str | Path | None = None) -> Location[Content] | None:
+def find(
+    source: Source[Content], folder: str | Path | None = None, cache: Path | None = None
+) -> Location[Content] | None:
     """Where a source's files are, without opening or downloading any; a folder that is given is the only one looked in.
+
+    ``cache`` is where downloads are looked for, if not in `cache_folder`.
 
     >>> import tempfile
     >>> from headstart.data.sources import SOURCES
     >>> print(find(SOURCES["mnist"], tempfile.mkdtemp()))
     None
     """
-    for origin, root in _roots(folder):
+    for origin, root in _roots(folder, cache):
         for place in source.folders(root):
             for form in source.forms:
                 if not form.missing(place):
@@ -44,21 +48,29 @@ def contents(source: Source[Content], folder: str | Path | None = None) -> Conte
             f"{source.name}: its files are not in {folder}.{_almost(source, folder)}", _ways(source, folder)
         )
     if found is None:
-        _download(source)
-        found = find(source)
-    if found is None:
-        raise AssertionError(f"the downloads of {source.name} are none of its forms")
+        found = fetched(source, cache_folder())
     return found.form.read(found.folder)
 
 
-def _roots(folder: str | Path | None) -> Iterator[tuple[Origin, Path]]:
+def fetched(source: Source[Content], cache: Path) -> Location[Content]:
+    """Where a source's files are, once they have been downloaded into ``cache`` if they are nowhere else."""
+    found = find(source, cache=cache)
+    if found is None:
+        _download(source, cache)
+        found = find(source, cache=cache)
+    if found is None:
+        raise AssertionError(f"the downloads of {source.name} are none of its forms")
+    return found
+
+
+def _roots(folder: str | Path | None, cache: Path | None = None) -> Iterator[tuple[Origin, Path]]:
     named = os.environ.get("HEADSTART_DATA")
     if folder is not None:
         yield "folder", _folder(Path(folder).expanduser(), "the folder given")
         return
     if named:
         yield "HEADSTART_DATA", _folder(Path(named).expanduser(), "HEADSTART_DATA")
-    yield "cache", _folder(cache_folder(), "the cache (HEADSTART_CACHE)")
+    yield "cache", _folder(cache or cache_folder(), "the cache (HEADSTART_CACHE)")
 
 
 def _folder(path: Path, what: str) -> Path:
@@ -69,22 +81,22 @@ def _folder(path: Path, what: str) -> Path:
     return path
 
 
-def _download(source: Source[Content]) -> None:
+def _download(source: Source[Content], cache: Path) -> None:
     """Get a source's public files into the cache, one process at a time."""
-    target = cache_folder() / source.name
+    target = cache / source.name
     reason = None
     if not source.downloads:
         reason = f"it has to be fetched by hand: {source.by_hand}"
     elif os.environ.get("HEADSTART_OFFLINE", "").lower() not in ("", "0", "false", "no"):
         reason = "HEADSTART_OFFLINE forbids to download it"
     if reason:
-        looked = ", ".join(str(root) for _, root in _roots(None))
+        looked = ", ".join(str(root) for _, root in _roots(None, cache))
         raise UsageError(f"{source.name} is in none of {looked}, and {reason}.", _ways(source, target))
     # Importing what downloads takes a fifth of a second, and most calls find their files.
     from headstart.data.sources.fetch import fetch, one_at_a_time
 
     with one_at_a_time(target):
-        if find(source) is None:
+        if find(source, cache=cache) is None:
             for remote in source.downloads:
                 fetch(remote, target)
 

@@ -35,25 +35,34 @@ class Role(NamedTuple):
     text: str
 
 
-def shakespeare(context: int = 10, min_samples: int = 1, folder: str | Path | None = None) -> Samples:
+def shakespeare(
+    context: int = 10, min_samples: int = 1, folder: str | Path | None = None, max_samples: int | None = None
+) -> Samples:
     """The next character of a role from the ``context`` characters before it.
 
     ``x`` are the characters' codes, which become one-hot vectors when a batch is drawn; no window reaches into another
-    role. Columns: ``play``, and ``role`` ("play/role"). Roles with fewer than ``min_samples`` windows are left out.
+    role. Columns: ``play``, and ``role`` ("play/role"). Roles with fewer than ``min_samples`` windows are left out,
+    and of those with more than ``max_samples`` so many are taken, evenly spaced.
     """
     whole("context", context, 1)
     whole("min_samples", min_samples, 1)
+    if max_samples is not None:
+        whole("max_samples", max_samples, min_samples)
     roles = [role for role in contents(SHAKESPEARE, folder) if len(role.text) - context >= min_samples]
     if not roles:
         raise UsageError(
             f"No role of shakespeare has {min_samples} windows of {context} characters.",
             "Set min_samples or context to less.",
         )
-    counts = np.array([len(role.text) - context for role in roles])
+    lengths = np.array([len(role.text) for role in roles])
+    counts = lengths - context if max_samples is None else np.minimum(lengths - context, max_samples)
     text = re.sub(r"[^\x00-\xff]", "\0", "".join(role.text for role in roles)).encode("latin1")
     codes = CODES[np.frombuffer(text, np.uint8)]
-    # A window begins at every character but the last ones of each role: one gather, and no text is cut in Python.
-    begins = np.arange(counts.sum()) + np.repeat(np.arange(len(roles)) * context, counts)
+    # A window can begin at every character but the last ones of each role: one gather, and no text is cut in Python.
+    rank = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    begins = np.repeat(np.cumsum(lengths) - lengths, counts) + rank * np.repeat(lengths - context, counts) // np.repeat(
+        counts, counts
+    )
     columns = {
         "play": np.repeat(np.array([role.play for role in roles], object), counts),
         "role": np.repeat(np.array([f"{role.play}/{role.name}" for role in roles], object), counts),

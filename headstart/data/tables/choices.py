@@ -19,12 +19,12 @@ class Options(TypedDict, total=False):
     group: str | None
     order: str | None
     test_share: float
-    held_out: int | float
+    held_out: int | float | None
+    validation: int | float | None
     standardize: Standardize
     min_samples: int | None
     shots: int | None
     drop_missing: bool
-    allow_unseen_labels: bool
     seed: int
 
 
@@ -42,8 +42,11 @@ class Choices:
     """A column of times or numbers: each client's last rows are for tests."""
     test_share: float = 0.2
     """The share of each client's rows that its adapted model is scored on."""
-    held_out: int | float = 0.2
-    """How many clients, or which share of them, never train."""
+    held_out: int | float | None = None
+    """How many clients, or which share of them, never train: 0.3 unless given, and 0.2 of fewer than 10 clients."""
+    validation: int | float | None = None
+    """How many of these, or which share of all clients, are for choosing settings: a third of those held out unless
+    given, and none of fewer than 10 clients. The others that never train are new, and are what is reported."""
     standardize: Standardize = "federation"
     """Numbers to mean 0 and deviation 1, with those of all training rows or of the client's own."""
     min_samples: int | None = None
@@ -52,8 +55,6 @@ class Choices:
     """Clients that are scored adapt on so many training rows of each class; ``None`` for all."""
     drop_missing: bool = False
     """Leave rows without client or label out, rather than refuse them."""
-    allow_unseen_labels: bool = False
-    """Keep classes that no training row has, rather than refuse them."""
     seed: int = 0
     """Which rows are for tests and who is held out."""
 

@@ -1,6 +1,6 @@
 """What was learned about a table's columns, and how stored rows become what a model takes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from headstart.data.samples import plain_examples
 from headstart.errors import UsageError
 from headstart.problems import Examples
 
-__all__ = ["MISSING", "MISSING_CATEGORY", "CategoryColumn", "Encoding", "NumberColumn"]
+__all__ = ["MISSING", "MISSING_CATEGORY", "CategoryColumn", "Encoding", "NumberColumn", "bent"]
 
 MISSING = -(2.0**100)
 """How a missing number is stored: pools of samples hold finite numbers only, and so many of these add up to one."""
@@ -25,7 +25,9 @@ class NumberColumn:
     """A column of numbers, stored less ``offset`` and given to a model as ``(stored - center) * scale``.
 
     The offset keeps numbers such as 1,700,000,000.25 apart in single precision. A missing number becomes ``fill``, the
-    mean, and where ``indicated`` a further feature is 1.
+    mean, and where ``indicated`` a further feature is 1. Where ``bend`` is not 0 the column has heavy tails, and
+    ``arcsinh((stored - middle) / bend)`` takes the place of what is stored: the same near the middle, a logarithm far
+    from it.
     """
 
     name: str
@@ -34,6 +36,13 @@ class NumberColumn:
     scale: float = 1.0
     fill: float = 0.0
     indicated: bool = False
+    middle: float = 0.0
+    bend: float = 0.0
+
+
+def bent(values: Any, middle: Any, bend: Any, arcsinh: Callable[[Any], Any]) -> Any:
+    """Numbers of heavy tails drawn in, by NumPy or JAX."""
+    return arcsinh((values - middle) / bend)
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,8 @@ class Encoding:
     columns: tuple[NumberColumn | CategoryColumn, ...]
     per_client: bool = False
     """Whether stored numbers are standardised already, with every client's own mean and deviation."""
+    limit: float | None = None
+    """How far from 0 a number may be that a model is given; what is further is moved there."""
 
     @property
     def numbers(self) -> tuple[tuple[int, NumberColumn], ...]:
@@ -93,12 +104,16 @@ class Encoding:
         parts = []
         if self.numbers:
             stored = batch.x[:, np.array([i for i, _ in self.numbers])]
-            center, scale, fill = (
-                jnp.array([getattr(column, what) for _, column in self.numbers], stored.dtype)
-                for what in ("center", "scale", "fill")
+            center, scale, fill, middle, bend = (
+                np.array([getattr(column, what) for _, column in self.numbers], stored.dtype)
+                for what in ("center", "scale", "fill", "middle", "bend")
             )
             missing = stored == MISSING
-            parts.append((jnp.where(missing, fill, stored) - center) * scale)
+            values = jnp.where(missing, fill, stored)
+            if bend.any():
+                values = jnp.where(bend > 0, bent(values, middle, np.where(bend > 0, bend, 1), jnp.arcsinh), values)
+            values = (values - center) * scale
+            parts.append(values if self.limit is None else jnp.clip(values, -self.limit, self.limit))
             indicated = [k for k, (_, column) in enumerate(self.numbers) if column.indicated]
             if indicated:
                 parts.append(missing[:, np.array(indicated)].astype(stored.dtype))
@@ -111,13 +126,14 @@ class Encoding:
         """As plain values, for a file."""
         kinds = {NumberColumn: "number", CategoryColumn: "category"}
         columns = [{"kind": kinds[type(column)], **asdict(column)} for column in self.columns]
-        return {"columns": columns, "per_client": self.per_client}
+        return {"columns": columns, "per_client": self.per_client, "limit": self.limit}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Encoding":
         """From plain values."""
         try:
-            return cls(tuple(_column(dict(column)) for column in content["columns"]), bool(content["per_client"]))
+            columns = tuple(_column(dict(column)) for column in content["columns"])
+            return cls(columns, bool(content["per_client"]), content["limit"])
         except (KeyError, TypeError) as error:
             raise UsageError(f"This is not an encoding: {error}.", "Give what Encoding.to_json made.") from error
 

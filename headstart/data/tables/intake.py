@@ -10,14 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headstart.data.blocks import in_blocks
+from headstart.data.samples import Samples, TargetScale
 from headstart.data.tables.encoding import MISSING, MISSING_CATEGORY, CategoryColumn, Encoding, NumberColumn
+from headstart.data.tables.identifiers import MAX_CATEGORIES, is_number
 from headstart.data.tables.reading import Source
 from headstart.data.tables.roles import Roles, holding
 from headstart.errors import UsageError
 
 __all__ = [
-    "MAX_CATEGORIES",
     "Kind",
+    "Labels",
     "Matrix",
     "RowSink",
     "Taken",
@@ -29,11 +31,11 @@ __all__ = [
 
 Kind = Literal["auto", "classification", "regression"]
 
-MAX_CATEGORIES = 100
-"""The most categories that a column of texts may have: each is a feature."""
-
 MAX_CLASSES = 100
-"""Labels that are whole numbers are classes when there are no more of them than this."""
+"""Labels that are whole numbers can be classes when there are no more of them than this."""
+
+FEW_CLASSES = 20
+"""Whole numbers are taken for classes, where nobody says what they are, when there are no more of them than this."""
 
 BLOCK_ROWS = 8192
 """Rows that are written at a time: columns of them, one after the other, while the block stays in the cache."""
@@ -82,11 +84,24 @@ class Taken:
     """A table's rows as arrays: what they hold, whose they are, and what is known of the columns before any fit."""
 
     x: np.ndarray
-    y: np.ndarray
-    classes: tuple[str, ...] | None
+    labels: "Labels"
     columns: dict[str, np.ndarray | pa.DictionaryArray]
     encoding: Encoding
-    notes: tuple[str, ...]
+
+    def samples(self, name: str) -> Samples:
+        """The rows as samples, whose transform is not fitted yet."""
+        labels = self.labels
+        return Samples(name, self.x, labels.y, labels.classes, columns=self.columns, target=labels.target)
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Class numbers and what they stand for, or the targets of a regression; and a line that says which."""
+
+    y: np.ndarray
+    classes: tuple[str, ...] | None
+    note: str
+    target: TargetScale = field(default_factory=TargetScale)
 
 
 @dataclass(frozen=True)
@@ -187,14 +202,11 @@ def take_in(source: Source, roles: Roles, sink: RowSink, kind: Kind, drop_missin
     known = {column: _ordered_dictionary(chunks, source, column) for column, chunks in coded.items()}
     if roles.order is not None:
         known[roles.order] = np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in ordered])
-    y, classes, notes = _targets(labels, kind, source, roles.label)
-    return Taken(x, y, classes, known, Encoding(tuple(columns)), notes)
+    return Taken(x, _targets(labels, kind, source, roles.label), known, Encoding(tuple(columns)))
 
 
-def coded_labels(
-    values: Any, kind: Kind, source: Source, column: str
-) -> tuple[np.ndarray, tuple[str, ...] | None, tuple[str, ...]]:
-    """Labels given as an array: class numbers and names, or targets of a regression; and what is to be said."""
+def coded_labels(values: Any, kind: Kind, source: Source, column: str) -> Labels:
+    """Labels given as an array."""
     return _targets([_label(_array(values, source, column))], kind, source, column)
 
 
@@ -441,7 +453,7 @@ def _in_order(x: np.ndarray, j: int, column: str, known: _Categories, source: So
 
 def _check_not_numbers(column: str, known: _Categories, source: Source) -> None:
     """Refuse a column of numbers that a few texts have crept into."""
-    others = [value for value in known.numbers if value != MISSING_CATEGORY and not _is_number(value)]
+    others = [value for value in known.numbers if value != MISSING_CATEGORY and not is_number(value)]
     numbers = len([value for value in known.numbers if value != MISSING_CATEGORY]) - len(others)
     if others and numbers > len(others):
         row = min(known.first_rows[value] for value in others)
@@ -452,14 +464,6 @@ def _check_not_numbers(column: str, known: _Categories, source: Source) -> None:
         )
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _label(values: pa.Array) -> pa.Array:
     """Labels: numbers as they are, all else as dictionaries."""
     if holding(values.type) == "numbers" and not pa.types.is_boolean(values.type):
@@ -467,50 +471,64 @@ def _label(values: pa.Array) -> pa.Array:
     return _dictionary(values)
 
 
-def _targets(
-    chunks: list[pa.Array], kind: Kind, source: Source, column: str
-) -> tuple[np.ndarray, tuple[str, ...] | None, tuple[str, ...]]:
-    """Class numbers and what they stand for, or the targets of a regression."""
-    notes: tuple[str, ...] = ()
+def _targets(chunks: list[pa.Array], kind: Kind, source: Source, column: str) -> Labels:
+    """Texts, booleans and few whole numbers are classes; other numbers are targets of a regression, unless said."""
     if not any(pa.types.is_dictionary(chunk.type) for chunk in chunks):
-        numbers = np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in chunks])
-        bad = np.flatnonzero(~(np.abs(numbers) <= LARGEST))
-        if bad.size:
-            raise UsageError(
-                f"{source.place(int(bad[0]))}, column {column!r}: the label {numbers[bad[0]]} is not finite.",
-                "Drop the row, or write a finite number.",
-            )
-        classes = None if kind == "regression" else _few_whole(numbers)
-        if kind == "regression" or (kind == "auto" and classes is None):
-            return numbers.astype(np.float32), None, ()
-        if classes is None:
-            raise UsageError(
-                f"{source.name}: the label {column!r} has more than {MAX_CLASSES} different values or fractions.",
-                "These are no classes: say kind = 'regression', or write classes as texts.",
-            )
-        if kind == "auto":
-            notes = (
-                f"The whole numbers of {column!r} are read as {len(classes)} classes; "
-                "kind = 'regression' predicts them as numbers.",
-            )
-        y, names = np.searchsorted(classes, numbers).astype(np.int32), tuple(str(int(value)) for value in classes)
-    else:
-        if kind == "regression":
-            raise UsageError(
-                f"{source.name}: the label {column!r} holds no numbers to predict.",
-                "Say kind = 'classification', or choose a column of numbers.",
-            )
-        encoded = _ordered_dictionary([_dictionary(chunk) for chunk in chunks], source, column)
-        y, names = encoded.indices.to_numpy(), tuple(str(value) for value in encoded.dictionary.to_pylist())
+        return _number_labels(np.concatenate([c.to_numpy(zero_copy_only=False) for c in chunks]), kind, source, column)
+    if kind == "regression":
+        raise UsageError(
+            f"{source.name}: the label {column!r} holds no numbers to predict.",
+            "Say kind = 'classification', or choose a column of numbers.",
+        )
+    encoded = _ordered_dictionary([_dictionary(chunk) for chunk in chunks], source, column)
+    names = tuple(str(value) for value in encoded.dictionary.to_pylist())
+    _check_several(names, source, column)
+    return Labels(encoded.indices.to_numpy(), names, f"The label {column!r} is one of {len(names)} classes.")
+
+
+def _number_labels(numbers: np.ndarray, kind: Kind, source: Source, column: str) -> Labels:
+    bad = np.flatnonzero(~(np.abs(numbers) <= LARGEST))
+    if bad.size:
+        raise UsageError(
+            f"{source.place(int(bad[0]))}, column {column!r}: the label {numbers[bad[0]]} is not finite.",
+            "Drop the row, or write a finite number.",
+        )
+    whole = _few_whole(numbers)
+    if kind == "classification" and whole is None:
+        raise UsageError(
+            f"{source.name}: the label {column!r} has more than {MAX_CLASSES} different values or fractions.",
+            "These are no classes: say kind = 'regression', or write classes as texts.",
+        )
+    if whole is not None and (kind == "classification" or (kind == "auto" and len(whole) <= FEW_CLASSES)):
+        names = tuple(str(int(value)) for value in whole)
+        _check_several(names, source, column)
+        note = f"The whole numbers of the label {column!r} are {len(names)} classes; {_otherwise('regression')}."
+        return Labels(np.searchsorted(whole, numbers).astype(np.int32), names, note)
+    span = _Span(float(numbers.min()), float(numbers.max()))
+    if span.low == span.high:
+        raise UsageError(
+            f"{source.name}: all labels (column {column!r}) are {span.low:g}.", "Give samples of different labels."
+        )
+    note = f"The label {column!r} is a number to predict (a regression)"
+    note += "." if whole is None else f"; {_otherwise('classification')}."
+    offset = span.offset()
+    return Labels((numbers - offset).astype(np.float32), None, note, TargetScale(offset=offset))
+
+
+def _otherwise(kind: Kind) -> str:
+    what = "a class" if kind == "classification" else "a number"
+    return f"to predict {what}, say kind = '{kind}' (--kind {kind})"
+
+
+def _check_several(names: tuple[str, ...], source: Source, column: str) -> None:
     if len(names) < 2:
         raise UsageError(
             f"{source.name}: all labels (column {column!r}) are {names[0]!r}.", "Give samples of two classes or more."
         )
-    return y, names, notes
 
 
 def _few_whole(numbers: np.ndarray) -> np.ndarray | None:
-    """The distinct values, where they are few and whole."""
+    """The distinct values, where they are few enough for classes and whole."""
     distinct = np.zeros(0, numbers.dtype)
     step = 2**16
     for start in range(0, len(numbers), step):

@@ -8,13 +8,14 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import pyarrow as pa
 
+from headstart.config import with_fields_of
 from headstart.data.federation import Federation
 from headstart.data.partitions import Partition
 from headstart.data.samples import Samples
 from headstart.data.tables.choices import Choices, Options
 from headstart.data.tables.encoding import Encoding
-from headstart.data.tables.fitting import Standardize
 from headstart.data.tables.folders import client_files, client_source, has_client_files
+from headstart.data.tables.identifiers import without_identifiers
 from headstart.data.tables.intake import Kind, Matrix, coded_labels, coded_values, take_in
 from headstart.data.tables.pictures import image_files, is_picture, pictures_from_bytes, read_pictures
 from headstart.data.tables.prepared import is_prepared, open_prepared, prepared_roles, write_prepared
@@ -96,51 +97,26 @@ def prepare(
     A CSV file's first 16 MB decide what its columns hold.
     """
     path = Path(source)
+    kind = Choices(kind=kind).kind
     whose = client or "client"
     if path.is_dir():
         stream: Source = client_source(path, whose, streamed_file)
     else:
         stream, whose = streamed_file(path), _needed("client", client, path)
     roles = roles_of(stream.schema, stream.name, client=whose, label=label, features=features, group=group, order=order)
-    return write_prepared(stream, Path(dest), roles, kind, drop_missing)
+    roles, notes = without_identifiers(stream, roles, features)
+    return write_prepared(stream, Path(dest), roles, kind, drop_missing, notes)
 
 
+@with_fields_of(Choices)
 def open_data(
-    path: str,
-    *,
-    client: str | None = None,
-    label: str | None = None,
-    features: tuple[str, ...] | None = None,
-    kind: Kind = "auto",
-    group: str | None = None,
-    order: str | None = None,
-    test_share: float = 0.2,
-    held_out: int | float = 0.2,
-    standardize: Standardize = "federation",
-    min_samples: int | None = None,
-    shots: int | None = None,
-    drop_missing: bool = False,
-    allow_unseen_labels: bool = False,
-    seed: int = 0,
+    path: str, *, client: str | None = None, label: str | None = None, **options: Unpack[Options]
 ) -> Partition:
     """Whatever a path is, dealt out to clients: a table, a folder of client files, a tree of images, prepared data.
 
     ``.federation()`` of the result trains; its ``notes`` say what a reader should know. `Choices` lists the options.
     """
-    choices = Choices(
-        features=features,
-        kind=kind,
-        group=group,
-        order=order,
-        test_share=test_share,
-        held_out=held_out,
-        standardize=standardize,
-        min_samples=min_samples,
-        shots=shots,
-        drop_missing=drop_missing,
-        allow_unseen_labels=allow_unseen_labels,
-        seed=seed,
-    )
+    choices = Choices(**options)
     where = Path(path)
     form = form_of(where)
     if form == "prepared":
@@ -189,14 +165,15 @@ def _table(source: Source, client: str, label: str, choices: Choices) -> Partiti
         group=choices.group,
         order=choices.order,
     )
+    roles, notes = without_identifiers(source, roles, choices.features)
     rows = source.rows
     assert rows is not None
     taken = take_in(source, roles, Matrix(rows, len(roles.features)), choices.kind, choices.drop_missing)
-    samples = Samples(source.name, taken.x, taken.y, taken.classes, columns=taken.columns)
+    samples = taken.samples(source.name)
     # What was read is not needed any more, and may be larger than all that follows.
     del source
     pa.default_memory_pool().release_unused()
-    return deal_out(samples, client, choices, taken.encoding, taken.notes)
+    return deal_out(samples, client, choices, taken.encoding, (taken.labels.note, *notes))
 
 
 def _pictures_in_table(source: Source, client: str, label: str, picture: str, choices: Choices) -> Partition:
@@ -289,6 +266,10 @@ def _prepared(path: Path, choices: Choices) -> Partition:
         raise UsageError(
             f"{path} was prepared with the features {', '.join(roles.features)}.", "Prepare the data again with others."
         )
+    if choices.kind not in ("auto", samples.kind):
+        raise UsageError(
+            f"{path} was prepared for a {samples.kind}.", f"Prepare it again with kind = '{choices.kind}'."
+        )
     choices = replace(choices, group=roles.group, order=roles.order)
     assert isinstance(samples.transform, Encoding)
     return deal_out(samples, roles.client, choices, samples.transform, notes)
@@ -310,10 +291,10 @@ def _arrays(
     if pixels.ndim <= 2 and pixels.dtype != np.uint8:
         return _number_rows(name, pixels.reshape(len(pixels), -1), y, client, columns, choices, whose)
     source = TableSource(name, pa.table({}))
-    labels, classes, notes = coded_labels(y, choices.kind, source, "y")
+    labels = coded_labels(y, choices.kind, source, "y")
     known = {whose: coded_values(client, source, whose), **{c: np.asarray(v) for c, v in columns.items()}}
-    samples = Samples(name, pixels, labels, classes, columns=known)
-    return deal_out(samples, whose, choices, None, notes)
+    samples = Samples(name, pixels, labels.y, labels.classes, columns=known, target=labels.target)
+    return deal_out(samples, whose, choices, None, (labels.note,))
 
 
 def _number_rows(

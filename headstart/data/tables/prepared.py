@@ -4,13 +4,14 @@ import json
 import os
 import shutil
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headstart.data.samples import Samples
+from headstart.data.samples import Samples, TargetScale
 from headstart.data.tables.encoding import Encoding
 from headstart.data.tables.intake import Kind, take_in
 from headstart.data.tables.reading import Source
@@ -20,7 +21,7 @@ from headstart.errors import UsageError
 __all__ = ["MANIFEST", "is_prepared", "open_prepared", "prepared_roles", "write_prepared"]
 
 MANIFEST = "manifest.json"
-FORMAT = "headstart prepared data 1"
+FORMAT = "headstart prepared data 2"
 
 
 class MatrixFile:
@@ -53,14 +54,16 @@ class MatrixFile:
         return np.load(self.path, mmap_mode="r+") if self.rows else np.zeros((0, self.columns), np.float32)
 
 
-def write_prepared(source: Source, dest: Path, roles: Roles, kind: Kind, drop_missing: bool) -> Path:
-    """Stream a source into a folder of arrays, which is either whole or not there."""
+def write_prepared(
+    source: Source, dest: Path, roles: Roles, kind: Kind, drop_missing: bool, notes: tuple[str, ...] = ()
+) -> Path:
+    """Stream a source into a folder of arrays, which is either whole or not there; notes are kept with it."""
     if dest.exists():
         raise UsageError(f"{dest} exists already.", "Remove it, or choose another folder.")
     dest.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{dest.name}.", suffix=".partial", dir=dest.parent))
     try:
-        _write(source, temporary, roles, kind, drop_missing)
+        _write(source, temporary, roles, kind, drop_missing, notes)
         temporary.chmod(0o755)
         temporary.rename(dest)
     except OSError as error:
@@ -72,9 +75,9 @@ def write_prepared(source: Source, dest: Path, roles: Roles, kind: Kind, drop_mi
     return dest
 
 
-def _write(source: Source, folder: Path, roles: Roles, kind: Kind, drop_missing: bool) -> None:
+def _write(source: Source, folder: Path, roles: Roles, kind: Kind, drop_missing: bool, notes: tuple[str, ...]) -> None:
     taken = take_in(source, roles, MatrixFile(folder / "x.npy", len(roles.features)), kind, drop_missing)
-    samples = Samples(source.name, taken.x, taken.y, taken.classes, columns=taken.columns)
+    samples = taken.samples(source.name)
     np.save(folder / "y.npy", samples.y)
     np.save(folder / "fingerprints.npy", samples.fingerprints)
     columns: dict[str, Any] = {}
@@ -90,10 +93,11 @@ def _write(source: Source, folder: Path, roles: Roles, kind: Kind, drop_missing:
         "name": source.name,
         "rows": len(samples),
         "roles": {"client": roles.client, "label": roles.label, "group": roles.group, "order": roles.order},
-        "classes": taken.classes,
+        "classes": samples.classes,
+        "target": asdict(samples.target),
         "columns": columns,
         "encoding": taken.encoding.to_json(),
-        "notes": taken.notes,
+        "notes": [taken.labels.note, *notes],
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     for path in folder.iterdir():
@@ -124,6 +128,7 @@ def open_prepared(path: str | Path) -> Samples:
         None if classes is None else tuple(classes),
         columns=columns,
         transform=Encoding.from_json(manifest["encoding"]),
+        target=TargetScale(**manifest["target"]),
         known_fingerprints=_array(path, "fingerprints", manifest["rows"]),
     )
 

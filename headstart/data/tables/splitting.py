@@ -10,10 +10,19 @@ from headstart.data.partitions import Natural, Partition
 from headstart.data.samples import Samples
 from headstart.data.tables.choices import Choices
 from headstart.data.tables.encoding import Encoding
-from headstart.data.tables.fitting import fitted, standardize_by_client
+from headstart.data.tables.fitting import fitted, fitted_target, standardize_by_client, training_rows
 from headstart.errors import UsageError
 
 __all__ = ["deal_out"]
+
+LEAST_DIVIDED = 10
+"""Of fewer clients none are for validation: there would be too few to train with, or to report."""
+
+HELD_OUT, FEW_HELD_OUT = 0.3, 0.2
+"""The share of clients that never train, of as many as that and of fewer."""
+
+MOST_NAMED = 3
+"""So many labels that are unseen in training are named; of more there is only the number."""
 
 
 def deal_out(
@@ -36,8 +45,9 @@ def deal_out(
         if "small = 'drop'" in error.remedy:
             raise UsageError(error.problem, "Leave such clients out with min_samples = 2, or give them more.") from None
         raise
-    partition = partition.holding_out(choices.held_out, choices.seed)
-    notes = (*notes, *partition.notes, *_unseen_labels(partition, choices.allow_unseen_labels))
+    held_out, validation = _away(choices, len(partition))
+    partition = partition.holding_out(held_out, choices.seed, validation)
+    notes = (*notes, *partition.notes, *_unseen_labels(partition))
     if encoding is not None:
         encoding = fitted(encoding, partition, choices.standardize)
         # Hashed before anything is rewritten: a row's fingerprint is that of what was read.
@@ -45,7 +55,21 @@ def deal_out(
         if encoding.per_client:
             standardize_by_client(encoding, partition)
         samples = replace(samples, transform=encoding, features=encoding.features)
+    if samples.classes is None:
+        samples = replace(samples, target=fitted_target(partition))
     return replace(partition, samples=samples, notes=notes)
+
+
+def _away(choices: Choices, clients: int) -> tuple[int | float, int | float]:
+    """How many clients never train, and how many of them are for validation; a few clients are not divided further."""
+    few = clients < LEAST_DIVIDED
+    held_out = choices.held_out
+    if held_out is None:
+        held_out = FEW_HELD_OUT if few else HELD_OUT
+    if choices.validation is not None:
+        return held_out, choices.validation
+    number = round(held_out * clients) if isinstance(held_out, float) else held_out
+    return held_out, 0 if few else number // 3
 
 
 def _check_names(samples: Samples, client: str) -> None:
@@ -64,33 +88,30 @@ def _check_names(samples: Samples, client: str) -> None:
         )
 
 
-def _unseen_labels(partition: Partition, allowed: bool) -> tuple[str, ...]:
-    """Classes that no training row of a training client has."""
+def _unseen_labels(partition: Partition) -> tuple[str, ...]:
+    """A word about classes that no training row of a training client has, and about a client who has them."""
     samples = partition.samples
     if samples.classes is None:
         return ()
     trained = len(partition) - partition.held_out
-    rows = partition.train.rows[: partition.train.starts[trained]]
+    rows = training_rows(partition)
     # The first rows have all classes, most often.
     for some in (rows[:100_000], rows):
         unseen = np.flatnonzero(np.bincount(samples.y[some], minlength=len(samples.classes)) == 0)
         if not unseen.size:
             return ()
-    label = samples.classes[unseen[0]]
-    owners = [
-        int(np.searchsorted(lists.starts, hits[0], "right")) - 1
-        for lists in (partition.train, partition.query)
-        if (hits := np.flatnonzero(samples.y[lists.rows] == unseen[0])).size
-    ]
-    who = f"client {partition.names[min(owners)]!r} has it" if owners and partition.names else "no client has it"
-    if owners:
-        who += ", which is held out" if min(owners) >= trained else ", for tests only"
-    more = f" ({unseen.size} labels are)" if unseen.size > 1 else ""
-    problem = f"{samples.name}: the label {label!r} is unseen in training{more}: {who}."
-    if allowed:
-        return (problem,)
-    raise UsageError(
-        problem,
-        "Merge or leave out rare labels, hold out fewer or other clients (held_out, seed), "
-        "or keep such labels with allow_unseen_labels = true.",
-    )
+    notes = []
+    for label in unseen[:MOST_NAMED]:
+        owners = [
+            int(np.searchsorted(lists.starts, hits[0], "right")) - 1
+            for lists in (partition.train, partition.query)
+            if (hits := np.flatnonzero(samples.y[lists.rows] == label)).size
+        ]
+        who = "no client has it"
+        if owners and partition.names:
+            held_out = "which is held out" if min(owners) >= trained else "for tests only"
+            who = f"client {partition.names[min(owners)]!r} has it, {held_out}"
+        notes.append(f"The label {samples.classes[label]!r} is unseen in training, and will not be predicted: {who}.")
+    if len(unseen) > MOST_NAMED:
+        notes.append(f"{len(unseen)} labels in all are unseen in training.")
+    return tuple(notes)

@@ -101,3 +101,15 @@ def test_the_order_of_rows_does_not_matter(partitioner):
 def test_refusals(partitioner, words):
     with pytest.raises(UsageError, match=f"(?s){words}"):
         partitioner(samples(), 0)
+
+
+def test_validation_and_test_alphabets_are_judged_side_by_side():
+    both = replace(ALPHABETS, evaluate="both")(samples(), 5)
+    validation, test = (replace(ALPHABETS, evaluate=kind)(samples(), 5) for kind in ("validation", "test"))
+    assert (both.held_out, both.validation, validation.validation) == (14, 7, 0)
+    assert both.names == [*validation.names, *test.names[6:]]
+    assert both.notes == validation.notes + test.notes
+    federation = both.federation()
+    assert (federation.trained, federation.validation, federation.total) == (6, 7, 20)
+    with pytest.raises(UsageError, match=r"(?s)evaluate = 'tset'.*'test'"):
+        replace(ALPHABETS, evaluate="tset")(samples(), 5)

@@ -50,6 +50,18 @@ def test_roles_that_say_too_little_are_left_out(tmp_path):
         sources.shakespeare(0, folder=tmp_path)
 
 
+def test_of_long_roles_so_many_windows_are_taken_evenly_spaced(tmp_path):
+    files.write(tmp_path, {"shakespeare.json": files.as_json(ROLES).encode()})
+    every, some = (sources.shakespeare(5, folder=tmp_path, max_samples=most) for most in (None, 4))
+    for role, text in READ.items():
+        count = len(text) - 5
+        windows = every.x[every.column("role") == role]
+        wanted = windows if count <= 4 else windows[np.arange(4) * count // 4]
+        np.testing.assert_array_equal(some.x[some.column("role") == role], wanted)
+    with pytest.raises(UsageError, match="max_samples = 3"):
+        sources.shakespeare(5, min_samples=4, folder=tmp_path, max_samples=3)
+
+
 WORKS = """
 THE SONNETS
 

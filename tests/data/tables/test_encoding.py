@@ -21,7 +21,7 @@ def partition(tmp_path_factory):
     lux[::7] = np.nan
     color = [("red", "blue", None)[i % 3] for i in range(120)]
     pa.parquet.write_table(people(lux=lux, color=color, time=1.7e9 + lux), path)
-    return open_data(str(path), client="person", label="activity", allow_unseen_labels=True), path
+    return open_data(str(path), client="person", label="activity"), path
 
 
 def test_it_survives_json(partition):

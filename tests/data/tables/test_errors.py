@@ -86,29 +86,6 @@ def test_a_client_in_two_spellings():
     refused("column 'person' spells one client 'p3' and 'p3 '", changed("person", 3, "p3 "))
 
 
-def test_labels_unseen_in_training():
-    data = people()
-    away = open_with(data).names[-1]
-    row = data["person"].to_pylist().index(away)
-    refused(
-        f"label 'fly' is unseen in training: client '{away}' has it, which is held out.*allow_unseen_labels",
-        changed("activity", row, "fly"),
-    )
-
-
-def open_with(data):
-    return table(data, **COLUMNS)
-
-
-def test_labels_unseen_in_training_are_noted_where_they_are_allowed(tmp_path):
-    data = people()
-    row = data["person"].to_pylist().index(open_with(data).names[-1])
-    path = tmp_path / "t.parquet"
-    pa.parquet.write_table(changed("activity", row, "fly"), path)
-    partition = open_data(str(path), allow_unseen_labels=True, **COLUMNS)
-    assert any("'fly' is unseen" in note for note in partition.notes)
-
-
 def test_mixed_types_in_a_column(tmp_path):
     path = tmp_path / "people.csv"
     text = [str(round(v, 3)) for v in people()["speed"].to_pylist()[:40]] * 3
@@ -118,11 +95,24 @@ def test_mixed_types_in_a_column(tmp_path):
     refused("one type a column", {"person": ["a", "b"], "activity": ["x", "y"], "f": [1, "two"]})
 
 
-def test_a_column_of_ids():
+def test_a_column_of_ids_that_was_asked_for():
     refused(
         "column 'id' has more than 100 different texts.*[Ll]eave the column out",
         people(id=[f"i{i}" for i in range(120)]),
+        features=["id", "speed"],
     )
+
+
+def test_a_column_of_many_numbers_with_a_text_among_them(tmp_path):
+    path = tmp_path / "people.csv"
+    text = [str(round(v, 6)) for v in people(300)["speed"].to_pylist()]
+    text[270] = "fast"
+    pa.csv.write_csv(people(300, speed=text), path)
+    refused("row 271 of people.csv, column 'speed': 'fast' among numbers", path)
+
+
+def test_one_target_only():
+    refused("all labels .column 'activity'. are 0.5", people(activity=[0.5] * 120))
 
 
 def test_columns_that_are_no_features():
@@ -131,6 +121,7 @@ def test_columns_that_are_no_features():
     refused("column 'hole' has no values at all", people(hole=[np.nan] * 120))
     refused("column 'list' holds list", people(list=[[1.0]] * 120))
     refused("no feature columns", people(speed=None, age=None))
+    refused("no feature columns but such as hold ids", people(speed=None, age=[f"i{i}" for i in range(120)]))
 
 
 def test_order_and_group_without_value():

@@ -204,7 +204,7 @@ def test_the_last_rows_in_time_are_for_tests(tmp_path):
 
 def test_groups_stay_on_one_side():
     recording = [f"r{(i // 6) % 5}" for i in range(120)]
-    federation = table(people(recording=recording), group="recording", allow_unseen_labels=True, **COLUMNS)
+    federation = table(people(recording=recording), group="recording", **COLUMNS)
     for train, query in zip(rows_of(federation, "train"), rows_of(federation, "query"), strict=True):
         assert not {recording[i] for i in train} & {recording[i] for i in query}
 

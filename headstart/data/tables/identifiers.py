@@ -1,0 +1,112 @@
+"""Columns of texts that tell a model nothing: ids of rows or clients, and texts of which there are too many."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from headstart.data.tables.reading import Source
+from headstart.data.tables.roles import Roles, holding
+from headstart.errors import UsageError
+
+__all__ = ["MAX_CATEGORIES", "is_number", "without_identifiers"]
+
+MAX_CATEGORIES = 100
+"""The most categories that a column of texts may have: each is a feature."""
+
+NEARLY = 0.9
+"""Texts are ids where this share of rows, or of clients, has one of its own."""
+
+
+@dataclass
+class _Texts:
+    """What a column holds, as far as it has been read."""
+
+    owners: dict[str | None, set[object]] = field(default_factory=dict)
+    """Each text's clients."""
+    many: bool = False
+    """Whether there are more texts than categories may be; then nothing more is read of the column."""
+
+    def add(self, clients: pa.Array, texts: pa.Array) -> None:
+        pairs = pa.table({"client": clients, "text": texts}).group_by(["client", "text"]).aggregate([])
+        for client, text in zip(pairs["client"].to_pylist(), pairs["text"].to_pylist(), strict=True):
+            self.owners.setdefault(text, set()).add(client)
+            if len(self.owners) > MAX_CATEGORIES:
+                self.many = True
+                return
+
+    def why_not(self, rows: int, clients: int) -> str | None:
+        """Why the column is no feature, if so."""
+        distinct = len(self.owners)
+        if self.many:
+            return f"it has more than {MAX_CATEGORIES} different texts, as ids have"
+        if distinct > 1 and distinct >= NEARLY * rows:
+            return "nearly every row has a text of its own, as of an id"
+        one_each = sum(map(len, self.owners.values())) == clients
+        if distinct > 1 and one_each and distinct >= NEARLY * clients:
+            return "nearly every client has a text of its own, as of an id"
+        return None
+
+
+def without_identifiers(source: Source, roles: Roles, asked_for: Sequence[str] | None) -> tuple[Roles, tuple[str, ...]]:
+    """The roles without features that are ids, and a word about each; features that were asked for by name stay."""
+    texts = {name: _Texts() for name in roles.features if holding(source.schema.field(name).type) == "texts"}
+    if asked_for is not None or not texts:
+        return roles, ()
+    rows = 0
+    clients: set[object] = set()
+    for batch in source.batches(list(dict.fromkeys([roles.client, *texts]))):
+        rows += len(batch)
+        whose = _plain(batch.column(roles.client))
+        # More clients than categories cannot be told apart by a column of few texts.
+        if len(clients) <= 2 * MAX_CATEGORIES:
+            clients.update(whose.unique().to_pylist())
+        for name, found in texts.items():
+            if not found.many:
+                found.add(whose, _plain(batch.column(name)))
+    for name, found in texts.items():
+        if found.many:
+            _check_not_numbers(source, name, [text for text in found.owners if text is not None])
+    reasons = {name: why for name, found in texts.items() if (why := found.why_not(rows, len(clients))) is not None}
+    features = tuple(name for name in roles.features if name not in reasons)
+    notes = tuple(
+        f"The column {name!r} is left out: {why}. Name the columns to predict from (--features) to choose others."
+        for name, why in reasons.items()
+    )
+    if not features:
+        raise UsageError(
+            f"{source.name} has no feature columns but such as hold ids: {', '.join(map(repr, reasons))}.",
+            "Add columns that a model can predict from.",
+        )
+    return replace(roles, features=features), notes
+
+
+def _check_not_numbers(source: Source, column: str, some: Sequence[str]) -> None:
+    """Refuse a column of numbers that a few texts have crept into, rather than take them all for ids."""
+    if sum(map(is_number, some)) <= len(some) / 2:
+        return
+    start = 0
+    for batch in source.batches([column]):
+        values = _plain(batch.column(column))
+        wrong = {text for text in values.unique().to_pylist() if text is not None and not is_number(text)}
+        if wrong:
+            texts = values.to_pylist()
+            row = next(i for i, text in enumerate(texts) if text in wrong)
+            raise UsageError(
+                f"{source.place(start + row)}, column {column!r}: {texts[row]!r} among numbers.",
+                "Write a number or nothing there; for a category, write all values as words.",
+            )
+        start += len(batch)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number, written out."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values

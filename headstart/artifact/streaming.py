@@ -1,0 +1,72 @@
+"""Predictions beside a table's columns, from a file to a file, a block of rows at a time."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from headstart.data.tables.reading import ending
+from headstart.errors import CannotWrite, UsageError
+
+if TYPE_CHECKING:
+    from headstart.artifact.predictor import Predictor
+
+__all__ = ["predict_file"]
+
+WRITERS = {".csv": pa.csv.CSVWriter, ".parquet": pa.parquet.ParquetWriter, ".pq": pa.parquet.ParquetWriter}
+
+
+def predict_file(predictor: "Predictor", data: Any, out: Path | None) -> int:
+    """Write the table with predictions beside its columns, to a CSV or Parquet file or as CSV to standard output."""
+    kind = ".csv" if out is None else ending(out)
+    if kind not in WRITERS:
+        raise UsageError(f"{out} ends in {kind or 'nothing'}.", f"Give it one of {', '.join(WRITERS)}.")
+    blocks = predictor.predict_batches(data)
+    first = next(blocks, None)
+    if first is None:
+        raise UsageError("There are no rows to predict.", "Give a table with rows.")
+    rows = 0
+    with _place(out) as place, WRITERS[kind](place, _plain(first).schema) as writer:
+        for block in _chained(first, blocks):
+            writer.write_table(_plain(block).cast(writer.schema if kind != ".csv" else _plain(first).schema))
+            rows += len(block)
+    return rows
+
+
+def _chained(first: pa.Table, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    yield from blocks
+
+
+@contextmanager
+def _place(out: Path | None) -> Iterator[Any]:
+    """Where rows go: a file that appears once it is whole, or standard output."""
+    if out is None:
+        sys.stdout.flush()
+        with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as stream:
+            yield stream
+        return
+    temporary = out.with_name(f".{out.name}.partial")
+    try:
+        yield str(temporary)
+        temporary.replace(out)
+    except OSError as error:
+        raise CannotWrite(
+            f"{out} cannot be written: {error.strerror or error}.", "Make room, or mend the path."
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Texts as texts, rather than as numbers into lists of them."""
+    for i, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
+    return table

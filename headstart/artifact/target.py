@@ -1,0 +1,85 @@
+"""What a model predicts: classes by name, or numbers in their own units."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headstart.data.tables.reading import Source
+from headstart.data.tables.roles import holding
+from headstart.errors import UsageError
+
+__all__ = ["Target"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The label: its column, its classes, or the units of its numbers (a model's outputs times scale plus mean)."""
+
+    label: str | None = None
+    classes: tuple[str, ...] | None = None
+    """Left out for a regression, and where every client has classes of its own."""
+    mean: float = 0.0
+    scale: float = 1.0
+
+    def names(self, numbers: np.ndarray) -> np.ndarray:
+        """Classes by their numbers, as whole numbers or truth values where that is what they were."""
+        if self.classes is None:
+            return numbers
+        return self.named_as_they_were[numbers]
+
+    @property
+    def named_as_they_were(self) -> np.ndarray:
+        """The classes as labels of a table: texts, whole numbers or truth values."""
+        classes = self.classes or ()
+        if set(classes) <= {"True", "False"}:
+            return np.array([name == "True" for name in classes])
+        try:
+            numbers = [int(name) for name in classes]
+        except ValueError:
+            return np.array(classes, object)
+        whole = all(str(number) == name and abs(number) < 2**62 for number, name in zip(numbers, classes, strict=True))
+        return np.array(numbers if whole else classes, np.int64 if whole else object)
+
+    def units(self, outputs: np.ndarray) -> np.ndarray:
+        """Outputs of a regression in the label's own units."""
+        return np.asarray(outputs, np.float64) * self.scale + self.mean
+
+    def standardised(self, values: Any, source: Source) -> np.ndarray:
+        """Labels of a regression as the model was trained on them."""
+        column = pa.array(values, from_pandas=True)
+        if holding(column.type) != "numbers":
+            raise UsageError(f"{source.name}: the label {self.label!r} holds no numbers.", "It did in training.")
+        numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        bad = np.flatnonzero(~np.isfinite(numbers))
+        if bad.size:
+            raise UsageError(f"{source.place(int(bad[0]))} has no finite label.", "Fill it in, or leave the row out.")
+        return ((numbers - self.mean) / self.scale).astype(np.float32)
+
+    def coded(self, values: Any, source: Source) -> np.ndarray:
+        """Labels of a classification as numbers of classes."""
+        names = class_names(values, source)
+        number = {name: i for i, name in enumerate(self.classes or ())}
+        unknown = next((i for i, name in enumerate(names) if name not in number), None)
+        if unknown is not None:
+            known = ", ".join(list(number)[:10]) + (", …" if len(number) > 10 else "")
+            raise UsageError(
+                f"{source.place(unknown)}: the model knows no class {names[unknown]!r}.",
+                f"It knows: {known}. Leave such rows out.",
+            )
+        return np.array([number[name] for name in names], np.int32)
+
+
+def class_names(values: Any, source: Source) -> list[str]:
+    """The classes of rows, named as training names them."""
+    column = pa.array(values, from_pandas=True)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null())[0])
+        raise UsageError(f"{source.place(row)} has no label.", "Fill it in, or leave the row out.")
+    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+        numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return [str(int(value)) if float(value).is_integer() else str(value) for value in numbers]
+    return [str(value) for value in column.to_pylist()]

@@ -1,110 +1,115 @@
 """`headstart data`: what data sets there are, what they hold, and how they are dealt out."""
 
-import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+import typer
 
-from headstart.cli.experiment import read_experiment, with_settings
-from headstart.cli.own_data import DataOptions
-from headstart.config import plan
-from headstart.data import DATASETS, Federation, sources
-from headstart.data.partitions import Partition, describe
-from headstart.data.tables import memory_needed, prepare
-from headstart.errors import UsageError
-from headstart.report import partition_table, plot_partition, plot_samples, samples_table
+from headstart.cli.options import Client, DataSettings, Features, Group, Kind, Label, Order, column_names
 
-__all__ = ["catalogue", "prepare_data", "show_data", "show_partition"]
+__all__ = ["data_app"]
+
+data_app = typer.Typer(
+    help="Look at data sets, your own among them, and at how they are dealt out.", no_args_is_help=True
+)
 
 
-def catalogue() -> Table:
-    """The named data sets, and where their files are."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("name", "what it is", "download", "files"):
-        table.add_column(heading, no_wrap=heading == "name")
-    table.add_row("mnist-small", "6,000 handwritten digits, a part of MNIST.", "", "in the package")
-    table.add_row("sine", "Sine waves of many amplitudes and phases.", "", "generated")
-    for name, source in sources.SOURCES.items():
-        found = sources.locate(name)
-        where = "not here" if found is None else f"{found.folder} ({found.origin})"
-        size = f"{source.size / 1e6:,.0f} MB" if source.downloads else "by hand"
-        table.add_row(name.replace("_", "-"), source.description, size, escape(where))
-    table.add_row("own", "Your own: a table, a folder of client files, a tree of images.", "", "--data PATH")
-    return table
+@data_app.command("list")
+def list_data() -> None:
+    """List the named data sets: what they are, how large, and whether their files are here.
+
+    From Python: `hs.data.list_data()`, and `hs.report.named_data_table()` to print.
+    """
+    from headstart.cli.terminal import console
+    from headstart.report import named_data_table
+
+    console.print(named_data_table())
 
 
-def show_data(data: str, settings: list[str], picture: Path | None, console: Console) -> None:
-    """Print what a data set holds, and draw some of it."""
+@data_app.command()
+def show(
+    data: Annotated[str, typer.Argument(help="A data set's name, or the path of your own data.")],
+    settings: DataSettings = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw some samples into this PNG file.")] = None,
+) -> None:
+    """Show what a data set holds: samples, classes, columns, memory.
+
+    `headstart data show cifar10 --picture cifar10.png`
+
+    `headstart data show people.parquet --set client=person --set label=activity`
+
+    From Python: `hs.report.show_data("people.parquet", ["client=person", "label=activity"], picture="people.png")`.
+    """
+    from headstart.cli.terminal import console, escape
+    from headstart.data.tables import memory_needed
+    from headstart.report import show_data
+
     if Path(data).exists() and not data.endswith(".toml"):
         console.print(f"Reading {escape(data)} takes up to {memory_needed(data) / 1e6:,.0f} MB of memory.")
-    samples = _dealt(data, settings).samples
-    console.print(samples_table(samples))
-    if picture is not None:
-        _draw(plot_samples, samples, picture, console)
+    console.print(show_data(data, settings or [], picture))
+    _say_where(picture)
 
 
-def show_partition(data: str, settings: list[str], picture: Path | None, console: Console) -> None:
-    """Print how a data set is dealt out, and draw it."""
-    summary = describe(_dealt(data, settings))
-    console.print(partition_table(summary))
-    if picture is not None:
-        _draw(plot_partition, summary, picture, console)
-
-
-def prepare_data(
-    data: str,
-    out: Path,
-    client: str | None,
-    label: str | None,
-    features: str | None,
-    group: str | None,
-    order: str | None,
-    console: Console,
+@data_app.command()
+def partition(
+    data: Annotated[str, typer.Argument(help="A data set's name, the path of your own data, or an experiment file.")],
+    settings: DataSettings = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw who has what into this PNG file.")] = None,
 ) -> None:
-    """Fetch a named data set into a folder, or turn a table into arrays on disk."""
-    source = data.replace("-", "_")
-    if source in sources.SOURCES and not Path(data).exists():
-        out.mkdir(parents=True, exist_ok=True)
-        # The cache is where downloads go: for this call it is the folder that was asked for.
-        os.environ["HEADSTART_CACHE"] = str(out)
-        samples = sources.SOURCES[source].load()
-        found = sources.locate(source)
-        console.print(samples_table(samples))
-        console.print(f"Files: {escape(str(found.folder if found else out))}")
-        return
-    if label is None:
-        raise UsageError("Which column is to be predicted?", "Name it with --label.")
-    names = None if features is None else [name.strip() for name in features.split(",")]
+    """Show how a data set is dealt out to clients: who has what, and how unlike they are.
+
+    `headstart data partition mnist --set partition.name=dirichlet-mixtures --set partition.concentration=0.1`
+
+    `headstart data partition my.toml --picture clients.png`
+
+    From Python: `hs.report.show_partition("my.toml", picture="clients.png")`.
+    """
+    from headstart.cli.terminal import console
+    from headstart.report import show_partition
+
+    console.print(show_partition(data, settings or [], picture))
+    _say_where(picture)
+
+
+@data_app.command()
+def prepare(
+    data: Annotated[str, typer.Argument(help="A data set's name, or the path of a table or folder of tables.")],
+    out: Annotated[Path, typer.Option(help="The folder to make.")],
+    client: Client = None,
+    label: Label = None,
+    kind: Kind = None,
+    features: Features = None,
+    group: Group = None,
+    order: Order = None,
+) -> None:
+    """Fetch a named data set, or turn a table larger than memory into a folder whose samples stay on disk.
+
+    `headstart data prepare mnist --out ~/data`
+
+    `headstart data prepare big.parquet --out big --client person --label activity`, then `headstart run --data big`
+
+    From Python: `hs.data.prepare("big.parquet", "big", client="person", label="activity")`.
+    """
+    import headstart as hs
+    from headstart.cli.terminal import console, escape
+    from headstart.data.named import is_named_source, load_source
+    from headstart.report import samples_table
+
     with console.status(f"Reading {escape(data)}"):
-        made = prepare(data, out, label=label, client=client, features=names, group=group, order=order)
-    console.print(f"Prepared: {escape(str(made))}\nTrain on it with: headstart run --data {escape(str(made))}")
-
-
-def _dealt(data: str, settings: list[str]) -> Partition:
-    """The partition of a named data set, of an experiment's data, or of what lies at a path."""
-    if data.endswith(".toml"):
-        tables = read_experiment(Path(data))
-        section = dict(tables.get("data", {}))
+        made = hs.data.prepare(
+            data, out, client=client, label=label, kind=kind or "auto", features=column_names(features), group=group,
+            order=order,
+        )  # fmt: skip
+    where = escape(str(made))
+    if is_named_source(data):
+        console.print(samples_table(load_source(data, made)))
+        console.print(f"Files: {where}")
     else:
-        # Columns of one's own data are said with --set.
-        section = DataOptions(data).section()
-    section = with_settings(section, settings)
-    name = section.pop("name", None)
-    if name not in DATASETS:
-        raise UsageError(f"{data}: data.name = {name!r} is no data set.", f"Choose one of: {', '.join(DATASETS)}.")
-    federation: Federation = plan(DATASETS[name], section, "data").build()
-    if federation.partition is None:
-        raise UsageError(
-            f"The clients of {name} draw their samples from distributions; nothing is dealt out.",
-            "Look at another data set.",
-        )
-    return federation.partition
+        console.print(f"Prepared: {where}\nTrain on it with: headstart run --data {where}")
 
 
-def _draw(plot: Any, subject: Any, picture: Path, console: Console) -> None:
-    plot(subject, picture)
-    console.print(f"Picture: {escape(str(picture))}")
+def _say_where(picture: Path | None) -> None:
+    if picture is not None:
+        from headstart.cli.terminal import console, escape
+
+        console.print(f"Picture: {escape(str(picture))}")

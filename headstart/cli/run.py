@@ -1,197 +1,177 @@
-"""`headstart run`: from a configuration to a recorded run and its comparison."""
+"""`headstart run`: train, adapt to every client, and print the comparison."""
 
-import signal
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+import typer
 
-from headstart import simulate
-from headstart.cli.experiment import Experiment, read_experiment, with_settings
-from headstart.cli.own_data import DataOptions, fitted
-from headstart.cli.startup import prepare_jax
-from headstart.data import Federation
+from headstart.cli.options import (
+    PANEL,
+    Client,
+    Debug,
+    ExperimentFile,
+    Features,
+    Group,
+    HeldOut,
+    Kind,
+    Label,
+    Order,
+    Seed,
+    Settings,
+    Shots,
+    column_names,
+    number,
+)
 from headstart.errors import UsageError
-from headstart.report import comparison_table, method_title, plot_run
-from headstart.simulate import RunDirectory, load_run, train
 
 if TYPE_CHECKING:
-    from headstart.cli.plan import PlanOptions
+    from headstart.experiment import Experiment, RunResult
 
-__all__ = ["resume_run", "start_run"]
+__all__ = ["run"]
 
 INTERRUPTED = 130
 """The exit code of a run stopped by Ctrl-C, as shells have it."""
 
 
-def start_run(
-    path: Path | None,
-    settings: list[str],
-    seed: int | None,
-    out: Path | None,
-    data: DataOptions | None,
-    plan: "PlanOptions | None",
-    console: Console,
-) -> int:
-    """Check the configuration, open a new run directory, and run."""
-    tables = read_experiment(path, "default.toml" if data is None else "own_data.toml")
-    if data is not None:
-        tables["data"] = data.section()
-    tables = with_settings(tables, settings)
-    if seed is not None:
-        tables["seed"] = seed
-    experiment = Experiment.from_tables(tables)
-    out = out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
-    prepare_jax(experiment)
-    federation = experiment.federation()
-    if data is not None:
-        tables = fitted(tables, federation)
-        experiment = Experiment.from_tables(tables)
-    if plan is not None:
-        from headstart.cli.plan import planned
+def run(
+    experiment: ExperimentFile = None,
+    settings: Settings = None,
+    seed: Seed = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for the run's record; left out, a new one under `runs/`.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Continue the run in this folder where it stopped.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH|NAME",
+            help="Your own data (a CSV or Parquet table, a folder with one file per client, a tree of images, prepared "
+            "data), or a data set by name (see `headstart data list`).",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    client: Client = None,
+    label: Label = None,
+    kind: Kind = None,
+    features: Features = None,
+    group: Group = None,
+    order: Order = None,
+    held_out: HeldOut = None,
+    shots: Shots = None,
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Take step sizes, local steps and batch sizes from theory: see `headstart plan`."),
+    ] = False,
+    epsilon: Annotated[
+        float | None, typer.Option(help="With --plan: what the mean squared gradient norm is to be at most.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Train, adapt to every client, and print the comparison.
 
-        experiment = Experiment.from_tables(planned(tables, experiment, federation, plan, console))
-    # Everything that can be wrong with the data or the settings is found before the folder is made.
-    job = _Job(experiment, federation)
-    _say_notes(federation, console)
-    with RunDirectory.create(out, experiment.resolved, list(experiment.methods)) as directory:
-        return job.run(directory, console)
+    `headstart run` alone trains Per-FedAvg and FedAvg on embedded handwritten digits.
 
+    `headstart run --data people.parquet --client person --label activity` does so on your own table.
 
-def resume_run(path: Path, console: Console) -> int:
-    """Continue a run as its record says."""
-    with RunDirectory.open(path) as directory:
-        experiment = Experiment.from_tables(directory.manifest["config"])
-        prepare_jax(experiment)
-        return _Job(experiment, experiment.federation()).run(directory, console)
+    `headstart run my.toml --set train.rounds=1000 --seed 1 --out runs/mine` runs your own experiment.
 
+    `headstart run my.toml --plan --epsilon 0.1` plans it first, from constants estimated on its data.
 
-class _Job:
-    """A checked experiment with its data loaded and its algorithms built."""
+    `headstart run --resume runs/mine` continues it, bit for bit, after Ctrl-C or a crash.
 
-    def __init__(self, experiment: Experiment, federation: Federation):
-        self.experiment = experiment
-        self.algorithms = {label: method.build() for label, method in experiment.methods.items()}
-        self.federation = federation
-        self.problem = experiment.problem(self.federation)
-        for algorithm in self.algorithms.values():
-            simulate.check(
-                algorithm, self.problem, self.federation, experiment.train.cohort, experiment.train.weighting
-            )
-            experiment.evaluate.adapting(algorithm)
+    From Python: `hs.Experiment.from_toml("my.toml", settings=["train.rounds=1000"], seed=1).run("runs/mine")`,
+    `hs.Experiment.from_table("people.parquet", client="person", label="activity").run("runs/people")`,
+    `hs.Experiment.from_toml("my.toml").planned(epsilon=0.1).experiment.run("runs/mine")`, `hs.resume("runs/mine")`.
+    """
+    about: dict[str, Any] = {
+        "client": client, "label": label, "kind": kind, "features": column_names(features), "group": group,
+        "order": order, "held_out": number("--held-out", held_out), "shots": shots,
+    }  # fmt: skip
+    about = {name: value for name, value in about.items() if value is not None}
+    if data is None and about:
+        option = next(iter(about)).replace("_", "-")
+        raise UsageError(f"--{option} says something about data, but there is no --data.", "Name the data with --data.")
+    if epsilon is not None and not plan:
+        raise UsageError("--epsilon is what a plan is to reach, but there is no --plan.", "Add --plan.")
+    given = {
+        "EXPERIMENT": experiment, "--set": settings, "--seed": seed, "--out": out, "--data": data, "--plan": plan,
+    }  # fmt: skip
+    extra = [name for name, value in given.items() if value]
+    if resume is not None and extra:
+        raise UsageError(
+            f"--resume continues a run as it was configured; {', '.join(extra)} cannot change it.",
+            "Leave that out, or start a new run without --resume.",
+        )
+    import headstart as hs
 
-    def run(self, directory: RunDirectory, console: Console) -> int:
-        """Train every method that is not done yet; print the comparison, or how to go on."""
-        settings = self.experiment.train
-        with _interruptible() as stop:
-            for label, algorithm in self.algorithms.items():
-                journal = directory.journal(label, settings.keep_checkpoints)
-                if journal.done:
-                    continue
-                title = method_title(label, self.experiment.methods[label].resolved)
-                with _bar(console, title, settings.rounds, stop) as observe:
-                    result = train(
-                        algorithm,
-                        self.problem,
-                        self.federation,
-                        rounds=settings.rounds,
-                        cohort=settings.cohort,
-                        weighting=settings.weighting,
-                        seed=self.experiment.seed,
-                        evaluation=self.experiment.evaluate,
-                        backend=settings.backend,
-                        devices=settings.devices,
-                        at_once=settings.at_once,
-                        chunk=settings.chunk,
-                        memory=journal.path / "memory" if settings.memory == "disk" else None,
-                        journal=journal,
-                        observer=observe,
-                    )
-                if result.rounds < settings.rounds:
-                    console.print(
-                        f"Stopped after round {result.rounds} of {settings.rounds} of {escape(title)}; all is kept.\n"
-                        f"Go on with: headstart run --resume {escape(str(directory.path))}"
-                    )
-                    return INTERRUPTED
-                journal.finish(result)
-        self._conclude(directory, console)
-        return 0
-
-    def _conclude(self, directory: RunDirectory, console: Console) -> None:
-        record = load_run(directory.path)
-        console.print(comparison_table(record))
-        picture = directory.path / "comparison.png"
-        try:
-            plot_run(record, picture)
-        except UsageError:
-            # The plot extra is not installed; the table has said it all.
-            console.print(f"Record: {escape(str(directory.path))}")
+    if resume is not None:
+        code = _watched(hs.Experiment.from_run(resume), resume, resumed=True)
+    else:
+        if data is None:
+            asked = hs.Experiment.from_toml(experiment, settings=settings or [], seed=seed)
         else:
-            console.print(f"Record: {escape(str(directory.path))}, picture: {escape(str(picture))}")
+            chosen = about if seed is None else {**about, "seed": seed}
+            asked = hs.Experiment.from_table(data, experiment=experiment, settings=settings or [], **chosen)
+        if plan:
+            asked = _planned(asked, epsilon)
+        code = _watched(asked, out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S"), resumed=False)
+    raise typer.Exit(code)
 
 
-def _say_notes(federation: Federation, console: Console) -> None:
-    """What a reader of the results should know about how the data was dealt out."""
-    if federation.partition is not None:
-        for note in federation.partition.notes:
-            console.print(f"[dim]•[/] {escape(note)}")
+def _planned(experiment: "Experiment", epsilon: float | None) -> "Experiment":
+    """Plan, and show it."""
+    from headstart.cli.terminal import console, estimating, say
+    from headstart.report import bounds_table, estimates_table, plans_table
+
+    with estimating() as progress:
+        planned = experiment.planned(epsilon, progress=progress)
+    console.print(estimates_table(planned.plans.estimates))
+    console.print(plans_table({planned.method: planned.plan}))
+    console.print(bounds_table({planned.method: planned.plan}))
+    say(planned.notes)
+    return planned.experiment
 
 
-class _Stop:
-    """Whether Ctrl-C was pressed: once to finish the chunk, twice to leave at once."""
+def _watched(experiment: "Experiment", folder: Path, *, resumed: bool) -> int:
+    """Run or resume, with bars and Ctrl-C, and print what came out or how to go on."""
+    from headstart.cli.interrupts import interruptible
+    from headstart.cli.terminal import bars, console, escape, say
+    from headstart.report import method_title
 
-    requested = False
+    def title(label: str) -> str:
+        return method_title(label, experiment.settings.methods[label].resolved)
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
-        Console(stderr=True).print("\nFinishing this chunk; press Ctrl-C again to leave at once.")
-
-
-@contextmanager
-def _interruptible() -> Iterator[_Stop]:
-    stop = _Stop()
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, stop) for number in signals}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _bar(console: Console, title: str, rounds: int, stop: _Stop) -> Iterator[Callable[[simulate.Progress], bool]]:
-    """A progress bar with round, loss, rounds a second and time left; plain lines where there is no terminal."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]}"),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
+    if not resumed:
+        say(experiment.notes)
+    with interruptible(folder) as stop:
+        start = experiment.resume if resumed else experiment.run
+        result = start(folder, callbacks=bars(title, stop))
+    if result.stopped is None:
+        _conclude(result)
+        return 0
+    rounds = experiment.settings.train.rounds
+    console.print(
+        f"Stopped after round {result.results[result.stopped].rounds} of {rounds} of {escape(title(result.stopped))}; "
+        f"all is kept.\nGo on with: headstart run --resume {escape(str(folder))}"
     )
-    with Progress(*columns, console=console, disable=not sys.stdout.isatty()) as bar:
-        task = bar.add_task(escape(title), total=rounds, loss="…", speed="compiling")
+    return INTERRUPTED
 
-        def observe(progress: simulate.Progress) -> bool:
-            bar.update(
-                task,
-                completed=progress.round,
-                loss=f"{progress.loss:.4f}",
-                speed=f"{progress.rounds_per_second:.1f} rounds/s",
-            )
-            if bar.disable and progress.round == rounds:
-                console.print(f"{escape(title)}: {rounds} rounds, loss {progress.loss:.4f}")
-            return not stop.requested
 
-        yield observe
+def _conclude(result: "RunResult") -> None:
+    from headstart.cli.terminal import console, escape
+    from headstart.report import comparison_table, plot_run
+
+    folder = result.record.path
+    assert folder is not None
+    console.print(comparison_table(result.record))
+    picture = folder / "comparison.png"
+    try:
+        plot_run(result.record, picture)
+    except UsageError:
+        # The plot extra is not installed; the table has said it all.
+        console.print(f"Record: {escape(str(folder))}")
+    else:
+        console.print(f"Record: {escape(str(folder))}, picture: {escape(str(picture))}")

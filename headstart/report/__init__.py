@@ -1,21 +1,32 @@
 """Tables and plots, from run records, summaries of partitions, and plans."""
 
+from headstart.report.algorithms import algorithms_table
 from headstart.report.comparison import comparison_table, method_title
+from headstart.report.data import named_data_table, show_data, show_partition
 from headstart.report.partition import partition_table, plot_partition
 from headstart.report.plot import plot_run
 from headstart.report.samples import plot_samples, samples_table
-from headstart.report.theory import bounds_table, estimates_table, plans_table, plot_bound
+from headstart.report.theory import bounds_table, estimates_table, plans_table, plot_bound, plot_plan
+from headstart.report.tracking import MLflow, TensorBoard, Tracking
 
 __all__ = [
+    "MLflow",
+    "TensorBoard",
+    "Tracking",
+    "algorithms_table",
     "bounds_table",
     "comparison_table",
     "estimates_table",
     "method_title",
+    "named_data_table",
     "partition_table",
     "plans_table",
     "plot_bound",
     "plot_partition",
+    "plot_plan",
     "plot_run",
     "plot_samples",
     "samples_table",
+    "show_data",
+    "show_partition",
 ]

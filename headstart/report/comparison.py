@@ -1,13 +1,40 @@
 """The table that a run ends with: what adapting did for clients, method by method."""
 
-from typing import Any
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import reduce
+from textwrap import wrap
+from typing import Any, NamedTuple
 
 from rich import box
+from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from headstart.simulate import RunRecord
+from headstart.errors import UsageError
+from headstart.experiment import RunRecord
+from headstart.metrics import LOSS, Metric
+from headstart.simulate import summarized_metrics
 
-__all__ = ["adapted_after", "comparison_table", "finished_summaries", "headline_metric", "method_title", "settings_of"]
+__all__ = [
+    "adapted_after",
+    "comparison_notes",
+    "comparison_table",
+    "finished_summaries",
+    "headline_metric",
+    "method_title",
+    "settings_of",
+    "shown_groups",
+]
+
+WIDTH = 80
+"""Columns of a usual terminal."""
+LEAST_NAME, MOST_NAME = 12, 24
+"""Between these, the width of methods' names is that of their longest word."""
+
+Row = Mapping[str, Any]
+"""A row of a summary."""
 
 
 def method_title(label: str, settings: dict[str, Any]) -> str:
@@ -26,10 +53,13 @@ def settings_of(record: RunRecord, label: str) -> dict[str, Any]:
     return settings
 
 
-def headline_metric(record: RunRecord) -> str:
-    """Accuracy where the problem has it, otherwise the loss."""
-    names = {row["metric"] for rows in finished_summaries(record).values() for row in rows}
-    return "accuracy" if "accuracy" in names else "loss"
+def headline_metric(record: RunRecord) -> Metric:
+    """The first metric that the problem reports beside its loss, or the loss if there is no other."""
+    summary = next((m.summary for m in record.methods.values() if m.summary is not None), None)
+    if summary is None:
+        raise UsageError(f"No method of {record.path} was trained to the end.", "Resume the run first.")
+    metrics = summarized_metrics(summary)
+    return next((metric for name, metric in metrics.items() if name != LOSS.name), LOSS)
 
 
 def finished_summaries(record: RunRecord) -> dict[str, list[dict[str, Any]]]:
@@ -37,48 +67,166 @@ def finished_summaries(record: RunRecord) -> dict[str, list[dict[str, Any]]]:
     return {label: m.summary.to_pylist() for label, m in record.methods.items() if m.summary is not None}
 
 
-def comparison_table(record: RunRecord) -> Table:
-    """Two rows a finished method, all clients and new ones: the shared model, and the clients' own after each step."""
+def comparison_table(record: RunRecord, width: int = WIDTH) -> Table:
+    """Two rows per finished method, all clients and new ones: the shared model, and the clients' own after each step.
+
+    Fits the width: where it would be wider, it breaks the methods' names between words, leaves out the time, the best
+    round and the deviations, and at last has a row for every number of steps.
+    """
     metric = headline_metric(record)
-    percent = metric == "accuracy"
-    finished = finished_summaries(record)
-    steps = sorted({row["steps"] for rows in finished.values() for row in rows})
-    unit = ", %" if percent else ""
+    methods = [_Method(record, label, metric) for label in finished_summaries(record)]
+    tables = (_table(record, methods, layout) for layout in LAYOUTS)
+    console = Console(width=10 * width)
+    # Title and notes are broken into lines where the columns end.
+    fitting = (table for table in tables if console.measure(_without_text(table)).maximum <= width)
+    return next(fitting, _table(record, methods, LAYOUTS[-1]))
+
+
+class _Layout(NamedTuple):
+    """What a comparison shows, and how."""
+
+    extras: tuple[str, ...]
+    deviations: bool = True
+    whole_names: bool = False
+    stacked: bool = False
+    """Whether each number of steps has a row instead of a column."""
+
+
+WORST, BEST, TIME = "worst 10%", "best round", "time"
+LAYOUTS = (
+    _Layout((WORST, BEST, TIME), whole_names=True),
+    _Layout((WORST, BEST, TIME)),
+    _Layout((WORST, BEST)),
+    _Layout((WORST,)),
+    _Layout((WORST, BEST, TIME), deviations=False),
+    _Layout((WORST,), deviations=False),
+    _Layout((WORST,), stacked=True),
+)
+"""From the widest to the narrowest."""
+
+
+def _table(record: RunRecord, methods: list["_Method"], layout: _Layout) -> Table:
+    shown = "mean ± deviation" if layout.deviations else "mean"
     table = Table(
-        title=f"{metric}{unit} at the last round, mean ± deviation over all and over new clients",
+        title=f"{methods[0].metric.title} at the last round, {shown} over all and over new clients",
         title_justify="left",
+        caption="\n".join(map(escape, comparison_notes(record))) or None,
+        caption_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )
-    table.add_column("method", overflow="fold", vertical="bottom", min_width=12)
-    table.add_column("", no_wrap=True)
-    for heading in (*map(adapted_after, steps), "worst 10%", "best round", "time"):
+    table.add_column("method", vertical="bottom", no_wrap=True)
+    table.add_column("", vertical="bottom", no_wrap=True)
+    numbers = ["steps", "own model"] if layout.stacked else [adapted_after(n) for n in methods[0].steps]
+    for heading in (*numbers, *layout.extras):
         # In two lines, so that a usual terminal has room for three numbers of steps.
-        table.add_column(heading.replace(" ", "\n", 1), justify="right", no_wrap=True)
-
-    def shown(value: float) -> str:
-        return f"{100 * value:.1f}" if percent else f"{value:.3f}"
-
-    for label, summary in finished.items():
-        rows = [row for row in summary if row["metric"] == metric]
-        last = max(row["round"] for row in rows)
-        history = record.methods[label].history
-        seconds = 0.0 if history is None else sum(history["seconds"].to_pylist())
-        title, spent = method_title(label, settings_of(record, label)), f"{seconds:.0f} s"
-        for group in sorted({row["group"] for row in rows}):
-            mine = {row["steps"]: row for row in rows if (row["round"], row["group"]) == (last, group)}
-            curve = [row for row in rows if (row["group"], row["steps"]) == (group, steps[-1])]
-            table.add_row(
-                title,
-                "all" if group == "all" else "new",
-                *(f"{shown(mine[step]['mean'])} ± {shown(mine[step]['std'])}" for step in steps),
-                shown(mine[steps[-1]]["worst10"]),
-                str((max if percent else min)(curve, key=lambda row: row["mean"])["round"]),
-                spent,
-            )
-            title = spent = ""
+        table.add_column(heading.replace(" ", "\n", 1), justify="right", vertical="bottom", no_wrap=True)
+    for method in methods:
+        for row in method.table_rows(layout):
+            table.add_row(*map(escape, row))
         table.add_section()
     return table
+
+
+def _without_text(table: Table) -> Table:
+    bare = copy(table)
+    bare.title = bare.caption = None
+    return bare
+
+
+class _Method:
+    """One method's part of the comparison."""
+
+    def __init__(self, record: RunRecord, label: str, metric: Metric):
+        self.title = method_title(label, settings_of(record, label))
+        self.metric = metric
+        summary = finished_summaries(record)[label]
+        self._last = max(row["round"] for row in summary)
+        self._rows = [row for row in summary if row["metric"] == metric.name]
+        self._losses = {_place(row): row for row in summary if row["metric"] == LOSS.name}
+        self.steps = sorted({row["steps"] for row in self._rows})
+        history = record.methods[label].history
+        self._seconds = 0.0 if history is None else sum(history["seconds"].to_pylist())
+
+    def table_rows(self, layout: _Layout) -> Iterator[list[str]]:
+        """The rows for all and for new clients."""
+        title = self.title if layout.whole_names else _broken(self.title)
+        time = f"{self._seconds:.0f} s"
+        for group, name in shown_groups(row["group"] for row in self._rows).items():
+            last = {row["steps"]: row for row in self._rows if (row["round"], row["group"]) == (self._last, group)}
+            if layout.stacked:
+                for steps in self.steps:
+                    yield [
+                        title,
+                        name,
+                        str(steps),
+                        self._mean(last[steps], layout),
+                        self._shown(last[steps], "worst10"),
+                    ]
+                    title = name = ""
+                continue
+            most = self.steps[-1]
+            curve = [row for row in self._rows if (row["group"], row["steps"]) == (group, most)]
+            extras = {WORST: self._shown(last[most], "worst10"), BEST: self._best_round(curve), TIME: time}
+            means = [self._mean(last[steps], layout) for steps in self.steps]
+            yield [title, name, *means, *(extras[extra] for extra in layout.extras)]
+            title = time = ""
+
+    def _mean(self, row: Row, layout: _Layout) -> str:
+        mean = self._shown(row, "mean")
+        if not layout.deviations or not math.isfinite(row["mean"]):
+            return mean
+        return f"{mean} ± {self.metric.show(row['std'], beside=row['mean'])}"
+
+    def _shown(self, row: Row, name: str) -> str:
+        if math.isfinite(row[name]):
+            return self.metric.show(row[name])
+        return "undefined" if math.isfinite(self._losses[_place(row)]["mean"]) else "diverged"
+
+    def _best_round(self, curve: Sequence[Row]) -> str:
+        best = reduce(lambda one, other: other if self.metric.better(other["mean"], one["mean"]) else one, curve)
+        return str(best["round"]) if math.isfinite(best["mean"]) else "none"
+
+
+def shown_groups(groups: Iterable[str]) -> dict[str, str]:
+    """The groups of clients that are reported, and what they are called: all, and those that nothing was chosen by."""
+    there = set(groups)
+    new = next((group for group in ("new", "held-out") if group in there), None)
+    return {"all": "all"} if new is None else {"all": "all", new: "new"}
+
+
+def comparison_notes(record: RunRecord) -> list[str]:
+    """What a comparison has to say beside its numbers.
+
+    The privacy that they cost, clients that diverged, and clients on whom a metric is undefined.
+    """
+    notes, metric = [], headline_metric(record)
+    if record.privacy is not None:
+        notes.append(f"Each method has {record.privacy}.")
+    for label, summary in finished_summaries(record).items():
+        title, last = method_title(label, settings_of(record, label)), max(row["round"] for row in summary)
+        here = [row for row in summary if row["round"] == last and row["group"] == "all"]
+        missing = {name: {r["steps"]: r for r in here if r["metric"] == name} for name in (LOSS.name, metric.name)}
+        diverged = {steps: row["left_out"] for steps, row in missing[LOSS.name].items()}
+        undefined = {steps: row["left_out"] - diverged[steps] for steps, row in missing[metric.name].items()}
+        total = here[0]["clients"] + here[0]["left_out"]
+        for counts, what in ((diverged, "diverged"), (undefined, f"have no {metric.name}")):
+            some = {steps: count for steps, count in counts.items() if 0 < count < total}
+            for count in sorted(set(some.values())):
+                where = ", ".join(adapted_after(steps) for steps in some if some[steps] == count)
+                notes.append(f"{title}: {count} of {total} clients {what} ({where}) and are left out.")
+    notes += [f"{label} was not trained to the end." for label, m in record.methods.items() if m.summary is None]
+    return notes
+
+
+def _place(row: Row) -> tuple[int, str, int]:
+    return row["round"], row["group"], row["steps"]
+
+
+def _broken(title: str) -> str:
+    """A name in lines, broken between words, and within one only if it is very long."""
+    longest = max(len(word) for word in title.split())
+    return "\n".join(wrap(title, max(LEAST_NAME, min(longest, MOST_NAME)), break_on_hyphens=False))
 
 
 def adapted_after(steps: int) -> str:

@@ -67,11 +67,17 @@ def _clients_table(summary: PartitionSummary) -> Table:
         else:
             main = np.argsort(-mine, kind="stable")[:MAIN_CLASSES]
             cells = [", ".join(f"{summary.classes[c]} {mine[c]}" for c in main if mine[c])]
-        name = summary.client(client) + (" (held out)" if client >= len(summary) - summary.held_out else "")
+        name = summary.client(client) + _standing(summary, client)
         table.add_row(name, _pair(mine.sum(), tests.sum()), *cells)
     if shown < len(summary):
         table.add_row(f"... and {len(summary) - shown:,} more")
     return table
+
+
+def _standing(summary: PartitionSummary, client: int) -> str:
+    """Why a client does not train, if so."""
+    away = client - (len(summary) - summary.held_out)
+    return "" if away < 0 else " (validation)" if away < summary.validation else " (held out)"
 
 
 def _pair(train: int, tests: int) -> str:
@@ -83,7 +89,9 @@ def _facts(summary: PartitionSummary) -> Table:
     table.add_column(no_wrap=True)
     table.add_column()
     trained = len(summary) - summary.held_out
-    table.add_row("clients", f"{trained:,} train" + (f", {summary.held_out:,} held out" if summary.held_out else ""))
+    away = f", {summary.held_out:,} held out" if summary.held_out else ""
+    away += f", of which {summary.validation:,} for validation" if summary.validation else ""
+    table.add_row("clients", f"{trained:,} train{away}")
     for name, part, sizes in (
         ("training", summary.train, summary.sizes),
         ("test", summary.query, summary.query_sizes),

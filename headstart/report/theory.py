@@ -12,11 +12,12 @@ from rich.table import Table
 from headstart.report.canvas import COLOURS, pyplot
 
 if TYPE_CHECKING:  # a run's report does without the theory, which takes a second to import
+    from headstart.experiment.planning import Followed, Plans
     from headstart.theory.estimate import Estimates
     from headstart.theory.measure import Trace
     from headstart.theory.planner import MethodPlan, PlannedRun
 
-__all__ = ["bounds_table", "estimates_table", "plans_table", "plot_bound"]
+__all__ = ["bounds_table", "estimates_table", "plans_table", "plot_bound", "plot_plan"]
 
 BATCHES = {
     "batch_size": "outer",
@@ -80,6 +81,14 @@ def bounds_table(plans: Mapping[str, "MethodPlan"]) -> Table:
             terms = ", ".join(f"{name} {_short(plan.run.terms[name])}" for name in _noticed(plan.run))
             table.add_row(_in_two_lines(plan.method), _short(plan.run.bound), plan.run.dominant, terms, plan.theorem)
     return table
+
+
+def plot_plan(plans: "Plans", followed: "Followed", path: str | Path) -> None:
+    """Draw a run of Per-FedAvg as planned beside what was promised of it."""
+    run = followed.plan.run
+    assert run is not None, "only what has a plan is followed"
+    title = f"Per-FedAvg as planned, {plans.clients} clients, {run.cohort} in a round"
+    plot_bound(followed.measured, run, plans.epsilon, title, Path(path))
 
 
 def plot_bound(found: "Trace", run: "PlannedRun", epsilon: float, title: str, path: Path) -> None:

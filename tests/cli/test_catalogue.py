@@ -1,7 +1,11 @@
 """`headstart algorithms` and `headstart --version`."""
 
+import io
 from importlib.metadata import version
 
+from rich.console import Console
+
+import headstart as hs
 from headstart.algorithms import ALGORITHMS
 
 
@@ -20,3 +24,11 @@ def test_version(headstart):
     code, out, _ = headstart("--version")
     assert code == 0
     assert out.strip() == f"headstart {version('headstart')}"
+
+
+def test_slots_for_parts_are_named_with_what_fits():
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(hs.report.algorithms_table())
+    out = console.export_text()
+    assert "server_optimizer (optimizer)" in out
+    assert "(optimizer): one of sgd, adam, " in out

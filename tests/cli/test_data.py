@@ -1,5 +1,6 @@
 """`headstart data`, and runs on data that is not the package's own."""
 
+import os
 import re
 
 import numpy as np
@@ -8,7 +9,8 @@ import pyarrow.csv as csv
 import pytest
 
 import headstart as hs
-from headstart.cli.own_data import fitted
+from headstart.data.sources import SOURCES
+from headstart.experiment import fitted
 
 PEOPLE, EACH = 8, 12
 QUICK = ("--set", "train.rounds=2", "--set", "train.backend=vmap", "--set", "model.hidden=[4]")
@@ -109,8 +111,12 @@ def test_the_list_says_what_is_here(headstart, offline):
     [
         (["run", "--client", "person"], "--client says something about data, but there is no --data"),
         (["run", "--data", "mnistsmall"], "no file, folder or data set mnistsmall. Did you mean 'mnist-small'"),
-        (["run", "--data", "har", "--label", "y"], "--label cannot be said of har"),
+        (["run", "--data", "har", "--label", "y"], "label cannot be said of har"),
         (["run", "--data", "{people}", "--held-out", "some"], "--held-out some is not a number"),
+        (
+            ["run", "--data", "{people}", "--client", "person", "--label", "activity", "--kind", "regression"],
+            "holds no numbers to predict",
+        ),
         (
             ["run", "--data", "{people}", "--label", "activity"],
             r"which column is the client\? Say client = one of: person",
@@ -131,3 +137,24 @@ def test_mistakes_are_one_message(headstart, people, offline, arguments, words):
     assert code == 2
     assert "Traceback" not in err
     assert re.search(words, err), err
+
+
+def test_a_named_data_set_is_fetched_into_the_folder_asked_for(headstart, offline, monkeypatch, tmp_path):
+    """That folder is an argument, and nothing else changes where downloads go."""
+
+    def download(remote, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / remote.name).write_bytes(b"")
+
+    before = dict(os.environ)
+    code, _, err = headstart("data", "prepare", "mnist", "--out", tmp_path / "mine")
+    assert code == 2
+    assert str(tmp_path / "mine" / "mnist") in err
+    monkeypatch.delenv("HEADSTART_OFFLINE")
+    monkeypatch.setattr("headstart.data.sources.fetch.fetch", download)
+    folder = hs.data.prepare("mnist", tmp_path / "mine")
+    assert folder == tmp_path / "mine" / "mnist"
+    assert {path.name for path in folder.iterdir()} >= {remote.name for remote in SOURCES["mnist"].downloads}
+    assert {key: value for key, value in os.environ.items() if key != "PYTEST_CURRENT_TEST"} == {
+        key: value for key, value in before.items() if key not in ("HEADSTART_OFFLINE", "PYTEST_CURRENT_TEST")
+    }

@@ -101,7 +101,7 @@ def test_resuming_what_is_no_run(headstart, tiny, tmp_path):
 
 
 def test_a_run_in_use_is_refused(headstart, tiny, tmp_path):
-    from headstart.simulate import RunDirectory
+    from headstart.experiment import RunDirectory
 
     headstart("run", tiny, "--out", tmp_path / "run")
     with RunDirectory.open(tmp_path / "run"):
@@ -129,3 +129,20 @@ def test_a_read_only_folder(headstart, tiny, tmp_path):
     tmp_path.chmod(0o700)
     assert code == 2
     assert "cannot be written" in err
+
+
+@pytest.mark.parametrize("value", ["[]", "{}", "{a=1}", "3", "true"])
+@pytest.mark.parametrize("key", ["algorithm.name", "baselines.fedavg.name", "data.name", "model.name"])
+def test_a_name_that_is_no_word(headstart, tiny, key, value):
+    code, _, err = headstart("run", tiny, "--set", f"{key}={value}")
+    assert code == 2, err
+    assert key in err
+    assert "there is no such" in err
+
+
+def test_a_setting_of_another_method_is_refused_with_those_that_have_it(headstart, tiny):
+    code, _, err = headstart("run", tiny, "--set", "algorithm.keep_memory=true")
+    assert code == 2
+    assert "algorithm.keep_memory is not a setting" in err
+    assert "per-fedavg takes none" in err
+    assert "local-moml" in err

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import headstart as hs
-from headstart.cli import plan as planning
+from headstart.experiment import planning
 from headstart.theory import Effort, estimate_constants
 from headstart.theory.planner import METHODS
 
@@ -89,10 +89,10 @@ def test_a_plan_may_need_other_clients_and_rounds(headstart, tiny, tmp_path, kno
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("plan", "--epsilon", 0), "--epsilon = 0.0 is not above 0"),
-        (("plan", "--radius", -1), "--radius = -1.0 is not above 0"),
-        (("plan", "--safety", 0.5), "--safety = 0.5 is below 1"),
-        (("plan", "--clients", 1), "--clients = 1"),
+        (("plan", "--epsilon", 0), "epsilon = 0.0 is not above 0"),
+        (("plan", "--radius", -1), "radius = -1.0 is not above 0"),
+        (("plan", "--safety", 0.5), "safety = 0.5 is below 1"),
+        (("plan", "--clients", 1), "clients = 1"),
         (("plan", "--rounds", 5), "no --picture"),
         (("plan", "--json", "nowhere/plan.json"), "no folder nowhere"),
         (("plan", "--set", "data.partition=1"), "data.partition is not a setting"),

@@ -1,10 +1,14 @@
+import sys
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
 from headstart.cli.main import app
 from headstart.errors import UsageError
-from headstart.reproduce.reading import find_experiments
-from headstart.reproduce.store import Store
+from headstart_papers import reproduce
+from headstart_papers.reading import find_experiments
+from headstart_papers.store import Store
 
 RUNNER = CliRunner()
 
@@ -65,3 +69,20 @@ def test_missing_data_is_said_once_and_the_rest_goes_on(tmp_path, monkeypatch):
     assert "Traceback" not in done.output
     (experiment,) = find_experiments(("jamali/figure1",))
     assert all(Store(tmp_path / "out").read(unit) is None for unit in experiment.units("quick", 1))
+
+
+def test_without_the_papers_package_it_says_what_to_do(monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "headstart_papers"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not Path(path, "headstart_papers").exists()])
+    error = invoke("--list").exception
+    assert isinstance(error, UsageError)
+    assert "no package headstart_papers" in str(error)
+    assert "pip install" in str(error)
+
+
+def test_the_same_from_python(tmp_path):
+    done = reproduce("gao/figure5", out=tmp_path, report_only=True)
+    (assessment,) = done.assessments
+    assert assessment.experiment.id == "gao/figure5"
+    assert (done.failures, done.report) == ((), tmp_path / "report.md")

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import headstart as hs
-from headstart.cli.experiment import Experiment
+from headstart.experiment import Settings
 
 
 def test_a_run_is_one_record_readable_by_one_call(headstart, tiny, tmp_path):
@@ -27,9 +27,7 @@ def test_a_run_is_one_record_readable_by_one_call(headstart, tiny, tmp_path):
     assert method.history["round"].to_pylist() == list(range(6))
     assert {"loss", "gradients", "products", "samples", "bytes_up", "bytes_down"} <= set(method.history.column_names)
     assert sorted(set(method.table["round"].to_pylist())) == [0, 3, 6]
-    experiment = Experiment.from_tables(record.config)
-    problem = experiment.problem(experiment.federation())
-    params = method.params(problem.init(jax.random.key(0)))
+    params = method.params(hs.Experiment.from_run(tmp_path / "run").problem.init(jax.random.key(0)))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
     manifest = json.loads((tmp_path / "run" / "per-fedavg" / "model.json").read_text())
     assert manifest["parameters"] == sum(leaf.size for leaf in jax.tree.leaves(params))
@@ -41,7 +39,7 @@ def test_the_resolved_configuration_reads_back_to_itself(headstart, tiny, tmp_pa
     headstart("run", tiny, "--out", tmp_path / "run", "--set", "algorithm.curvature={name='hessian-free', radius=0.01}")
     config = hs.load_run(tmp_path / "run").config
     assert config["algorithm"]["curvature"] == {"name": "hessian-free", "radius": 0.01}
-    assert Experiment.from_tables(config).resolved == config
+    assert Settings.from_tables(config).resolved == config
 
 
 def test_settings_and_seed_override_the_file(headstart, tiny, tmp_path):
@@ -62,6 +60,17 @@ def test_settings_and_seed_override_the_file(headstart, tiny, tmp_path):
     assert (record.config["seed"], record.config["train"]["rounds"]) == (7, 2)
     assert list(record.methods) == ["reptile", "fedavg"]
     assert record.config["algorithm"]["batch_size"] == 40, "another algorithm starts from its own defaults"
+
+
+def test_epsilon_is_printed_with_the_result(headstart, tiny, tmp_path):
+    private = ("--set", "wire.clip=0.1", "--set", "wire.noise=2.0", "--set", "wire.delta=1e-4")
+    code, out, _ = headstart("run", tiny, "--out", tmp_path / "run", *private)
+    spent = hs.load_run(tmp_path / "run").privacy
+    assert code == 0
+    assert str(spent).startswith("central differential privacy: epsilon = ")
+    assert str(spent) in " ".join(out.split())
+    _, again, _ = headstart("run", "--resume", tmp_path / "run")
+    assert str(spent) in " ".join(again.split())
 
 
 def test_a_finished_run_resumes_to_its_comparison(headstart, tiny, tmp_path):
@@ -101,7 +110,7 @@ def test_resuming_gives_the_same_bits_as_never_stopping(headstart, tiny, tmp_pat
     headstart("run", tiny, "--out", tmp_path / "whole")
     # Ctrl-C pressed before the first chunk ends: each method stops after it.
     with monkeypatch.context() as patch:
-        patch.setattr("headstart.cli.run._Stop.requested", True)
+        patch.setattr("headstart.cli.interrupts.Stop.requested", True)
         code, out, _ = headstart("run", tiny, "--out", tmp_path / "parts")
     assert code == 130
     assert "--resume" in out

@@ -1,11 +1,24 @@
-"""The comparison's numbers are the record's."""
+"""The comparison's numbers are the record's, and it is readable in any terminal."""
+
+import itertools
+import math
 
 import pyarrow as pa
+import pytest
 from rich.console import Console
 
+from headstart.errors import UsageError
+from headstart.experiment import MethodRecord, RunRecord
+from headstart.metrics import ACCURACY, LOSS, MAE, RMSE, Metric
 from headstart.report import comparison_table, method_title, plot_run
-from headstart.simulate import RunRecord
-from headstart.simulate.record import MethodRecord
+from headstart.report.comparison import headline_metric, shown_groups
+from headstart.simulate.evaluate import described
+
+
+def _method(path, rows, metrics):
+    return MethodRecord(
+        path, True, pa.table({"seconds": [1.0, 2.5]}), None, described(pa.Table.from_pylist(rows), metrics)
+    )
 
 
 def _record(tmp_path):
@@ -18,10 +31,16 @@ def _record(tmp_path):
             (9, "all", 0, "loss", 1.0), (9, "all", 1, "loss", 0.5),
         ]
     ]  # fmt: skip
+    rows = [dict(row, clients=4, left_out=0) for row in rows]
     rows += [dict(row, group="held-out", mean=row["mean"] / 2) for row in rows]
-    method = MethodRecord(tmp_path, True, pa.table({"seconds": [1.0, 2.5]}), None, pa.Table.from_pylist(rows))
     config = {"algorithm": {"name": "per-fedavg", "curvature": {"name": "hessian-free", "radius": 0.1}}}
-    return RunRecord(tmp_path, config, {}, {"per-fedavg": method})
+    return RunRecord(tmp_path, config, {}, {"per-fedavg": _method(tmp_path, rows, (LOSS, ACCURACY))})
+
+
+def _printed(record, width=80):
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console.print(comparison_table(record))
+    return console.export_text()
 
 
 def test_the_table_shows_the_last_round_and_the_best(tmp_path):
@@ -30,6 +49,92 @@ def test_the_table_shows_the_last_round_and_the_best(tmp_path):
     text = console.export_text()
     for words in ("per-fedavg (hessian-free)", "70.0 ± 5.0", "83.4 ± 5.0", "41.7 ± 5.0", "30.0", " 5 ", "4 s", "new"):
         assert words in text, text
+    assert "accuracy, % at the last round" in text
+
+
+NAMES = ("alone", "per-fedavg (hessian-free)", "local-moml-across-silos-with-a-very-long-name-indeed", "a b c d e f g")
+
+
+def _large(tmp_path, steps, values, metric=RMSE, names=NAMES, left_out=0):
+    rows = [
+        {
+            "round": 100, "group": group, "steps": k, "metric": name, "mean": mean, "std": mean / 3,
+            "worst10": 10 * mean, "clients": 40 - left_out, "left_out": left_out,
+        }
+        for group, name in itertools.product(("all", "held-out"), ("loss", metric.name))
+        for k, mean in zip(steps, values, strict=True)
+    ]  # fmt: skip
+    config = {"algorithm": {"name": "x"}, "baselines": {name: {"name": "x"} for name in names}}
+    methods = {name: _method(tmp_path, rows, (LOSS, metric)) for name in names}
+    return RunRecord(tmp_path, config, {}, methods)
+
+
+@pytest.mark.parametrize("steps", [(0,), (0, 1), (0, 1, 5), (0, 1, 2, 5, 10, 20, 50)])
+@pytest.mark.parametrize("size", [0.8, 123.456, 1.2345e-7, -9.87e12])
+def test_it_fits_a_usual_terminal_whatever_it_shows(tmp_path, steps, size):
+    text = _printed(_large(tmp_path, steps, [size] * len(steps)))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text, text
+    for word in " ".join(NAMES).split():
+        assert word in text or len(word) > 24, text
+    assert text.count(RMSE.show(size)) >= len(steps) * len(NAMES) * 2
+
+
+def test_values_have_the_metrics_unit_and_direction(tmp_path):
+    own = Metric("error", unit="°C", decimals=2)
+    record = _large(tmp_path, (0, 1), (1.23456, 0.98765), own, names=("mine",))
+    assert headline_metric(record).name == "error"
+    text = _printed(record)
+    assert "error, °C at the last round" in text
+    assert "1.23 ± 0.41" in text
+    assert "0.99 ± 0.33" in text
+
+
+def test_the_first_metric_beside_the_loss_is_shown(tmp_path):
+    rows = [
+        {"round": 0, "group": "all", "steps": 0, "metric": name, "mean": 1.0, "std": 0.0, "worst10": 1.0,
+         "clients": 1, "left_out": 0}
+        for name in ("loss", "rmse", "mae")
+    ]  # fmt: skip
+    for metrics, want in (((LOSS, RMSE, MAE), "rmse"), ((LOSS,), "loss")):
+        record = RunRecord(tmp_path, {"algorithm": {"name": "x"}}, {}, {"x": _method(tmp_path, rows, metrics)})
+        assert headline_metric(record).name == want
+
+
+def test_what_diverged_is_said_in_words(tmp_path):
+    nothing = _large(tmp_path, (0, 1), (math.nan, math.nan), names=("gone",))
+    text = _printed(nothing)
+    assert text.count("diverged") >= 4
+    assert "nan" not in text.lower()
+    assert "none" in text  # no round is the best
+    endless = _printed(_large(tmp_path, (0, 1), (math.inf, 2.0), names=("gone",)))
+    assert "diverged" in endless
+    some = _printed(_large(tmp_path, (0,), (0.5,), names=("alone",), left_out=3))
+    assert "alone: 3 of 40 clients diverged (shared model) and are left out." in " ".join(some.split())
+
+
+def test_a_metric_that_is_not_defined_is_no_divergence(tmp_path):
+    rows = [
+        {"round": 0, "group": "all", "steps": 0, "metric": name, "mean": mean, "std": 0.1, "worst10": mean,
+         "clients": 40 - left, "left_out": left}
+        for name, mean, left in (("loss", 0.5, 0), ("auc", 0.8, 6))
+    ]  # fmt: skip
+    auc = (LOSS, Metric("auc", higher_is_better=True, decimals=3))
+    record = RunRecord(tmp_path, {"algorithm": {"name": "x"}}, {}, {"x": _method(tmp_path, rows, auc)})
+    text = _printed(record)
+    assert "0.800 ± 0.100" in text
+    assert "x: 6 of 40 clients have no auc (shared model) and are left out." in " ".join(text.split())
+    rows[1].update(mean=math.nan, worst10=math.nan, clients=0, left_out=40)
+    record = RunRecord(tmp_path, {"algorithm": {"name": "x"}}, {}, {"x": _method(tmp_path, rows, auc)})
+    assert "undefined" in _printed(record)
+
+
+def test_methods_that_were_not_trained_to_the_end_are_named(tmp_path):
+    record = _record(tmp_path)
+    record.methods["fedavg"] = MethodRecord(tmp_path, False, None, None, None)
+    assert "fedavg was not trained to the end." in _printed(record)
+    with pytest.raises(UsageError, match=r"(?s)No method of .* was trained to the end.*Resume"):
+        comparison_table(RunRecord(tmp_path, {}, {}, {"fedavg": record.methods["fedavg"]}))
 
 
 def test_titles_say_what_distinguishes_a_method():
@@ -40,6 +145,14 @@ def test_titles_say_what_distinguishes_a_method():
     assert method_title("mine", {"name": "fedavg"}) == "mine"
 
 
-def test_the_picture_is_drawn(tmp_path):
-    plot_run(_record(tmp_path), tmp_path / "picture.png")
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_picture_is_drawn(tmp_path, broken):
+    record = _large(tmp_path, (0, 1), (math.nan, 2.0)) if broken else _record(tmp_path)
+    plot_run(record, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_new_clients_are_reported_and_not_those_that_settings_were_chosen_by():
+    assert shown_groups({"all"}) == {"all": "all"}
+    assert shown_groups({"all", "held-out"}) == {"all": "all", "held-out": "new"}
+    assert shown_groups({"all", "held-out", "validation", "new"}) == {"all": "all", "new": "new"}

@@ -1,0 +1,73 @@
+"""Ctrl-C: once to stop after the chunk of rounds that is running, twice to leave at once."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["Stop", "interruptible"]
+
+LEFT = 130
+"""The exit code, as shells have it."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SHOW_CURSOR = "\x1b[?25h"
+
+
+class Stop:
+    """Whether Ctrl-C was pressed."""
+
+    requested = False
+
+
+@contextmanager
+def interruptible(folder: Path) -> Iterator[Stop]:
+    """Listen for Ctrl-C while a run is written to a folder.
+
+    Python's own handlers wait until a compiled program returns, which may take minutes. So a thread listens on what
+    the interpreter writes the moment a signal comes, and ends the process itself when a second one does: whatever is
+    in the folder is whole, as after a crash.
+    """
+    stop = Stop()
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    handlers = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+    listening = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    listener = threading.Thread(target=_listen, args=(reading, stop, folder), daemon=True)
+    listener.start()
+    try:
+        yield stop
+    finally:
+        signal.set_wakeup_fd(listening)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        os.close(writing)  # which ends the listener
+        listener.join()
+        os.close(reading)
+
+
+def _listen(reading: int, stop: Stop, folder: Path) -> None:
+    while told := os.read(reading, 1):
+        if told[0] not in SIGNALS:
+            continue
+        if stop.requested:
+            _leave(folder)
+        stop.requested = True
+        _say("\nFinishing this chunk; press Ctrl-C again to leave at once.\n")
+
+
+def _leave(folder: Path) -> None:
+    if sys.stdout.isatty():
+        sys.stdout.write(SHOW_CURSOR)
+        sys.stdout.flush()
+    _say("\nLeft at once; all up to the last checkpoint is kept.\n")
+    if (folder / "run.json").exists():
+        _say(f"Go on with: headstart run --resume {folder}\n")
+    os._exit(LEFT)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()

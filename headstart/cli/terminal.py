@@ -1,0 +1,110 @@
+"""What commands show while they work: bars, and plain lines where there is no terminal."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from headstart import simulate
+from headstart.cli.interrupts import Stop
+
+__all__ = ["bars", "console", "counting", "escape", "estimating", "say", "show_markdown"]
+
+console = Console()
+
+
+def show_markdown(text: str) -> None:
+    """Print Markdown as a terminal shows it; as it is, where there is none."""
+    from rich.markdown import Markdown
+
+    console.print(Markdown(text) if console.is_terminal else text, markup=False, highlight=False, soft_wrap=True)
+
+
+def say(notes: Iterable[str]) -> None:
+    """Print notes as a list."""
+    for note in notes:
+        console.print(f"[dim]•[/] {escape(note)}")
+
+
+def bars(title: Callable[[str], str], stop: Stop) -> Callable[[str], list[simulate.Callback]]:
+    """A bar for every method, which also stops it once Ctrl-C was pressed."""
+    return lambda label: [_Bar(title(label), stop)]
+
+
+class _Bar(simulate.Callback):
+    """Round, loss, rounds per second and time left."""
+
+    def __init__(self, title: str, stop: Stop):
+        self.title, self.stop = escape(title), stop
+
+    def on_start(self, run: Any, rounds: int) -> None:
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]}"),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(),
+        )
+        self.bar = _progress(*columns)
+        self.task = self.bar.add_task(self.title, total=rounds, completed=run.round, loss="…", speed="compiling")
+        self.bar.start()
+
+    def on_chunk(self, progress: simulate.Progress) -> str | None:
+        self.bar.update(
+            self.task,
+            completed=progress.round,
+            loss=f"{progress.loss:.4f}",
+            speed=f"{progress.rounds_per_second:.1f} rounds/s",
+        )
+        if self.bar.disable and progress.round == progress.rounds:
+            console.print(f"{self.title}: {progress.rounds} rounds, loss {progress.loss:.4f}")
+        return self._interrupted()
+
+    def on_evaluation(self, evaluated: simulate.Evaluated) -> str | None:
+        return self._interrupted()
+
+    def on_end(self, result: Any) -> None:
+        self.bar.stop()
+
+    def on_error(self, error: BaseException) -> None:
+        self.bar.stop()
+
+    def _interrupted(self) -> str | None:
+        return "interrupted" if self.stop.requested else None
+
+
+@contextmanager
+def estimating() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for the constants that a plan rests on."""
+    columns = (SpinnerColumn(), TextColumn("Estimating constants: {task.description}"), BarColumn())
+    with _progress(*columns, transient=True) as bar:
+        task = bar.add_task("compiling", total=None)
+        if bar.disable:
+            console.print("Estimating the constants of the losses.")
+        yield lambda found, done, total: bar.update(task, description=f"{found} found", completed=done, total=total)
+
+
+@contextmanager
+def counting(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar for something of a known length."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with _progress(*columns, transient=True) as bar:
+        task = bar.add_task(escape(title), total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _progress(*columns: Any, transient: bool = False) -> Progress:
+    return Progress(*columns, console=console, transient=transient, disable=not sys.stdout.isatty())

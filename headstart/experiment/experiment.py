@@ -1,0 +1,282 @@
+"""The experiment: data, a problem, an algorithm and its baselines, and how they are trained and evaluated."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from headstart.config import PYTHON, Plan, type_path
+from headstart.core import Algorithm, Params
+from headstart.data import Federation, table
+from headstart.data.tables import Options
+from headstart.errors import UsageError
+from headstart.experiment.defaults import fitted, suiting
+from headstart.experiment.record import RunDirectory, read_manifest
+from headstart.experiment.running import Callbacks, Job, RunResult
+from headstart.experiment.settings import Settings, check_label
+from headstart.experiment.startup import start_jax
+from headstart.experiment.tables import OWN_DATA, data_section, read_tables, with_settings
+from headstart.problems import Problem
+from headstart.simulate import Callback, Evaluation, Sweep, sweep
+from headstart.simulate.identity import data_digest
+
+if TYPE_CHECKING:  # a run does without the theory, which takes a second to import
+    from headstart.experiment.planning import MethodPlan, Plans, Told
+
+__all__ = ["Experiment", "PlannedExperiment", "resume"]
+
+
+class Experiment:
+    """What is trained on what, and how; from Python objects, from a TOML file, or from a table of data.
+
+    ``training`` are the settings of the section ``[train]``: ``rounds``, ``cohort``, ``backend`` and so on, as
+    `headstart.experiment.Training` lists them.
+
+    >>> import headstart as hs
+    >>> experiment = hs.Experiment(
+    ...     hs.per_fedavg(batch_size=10, inner_lr=0.01),
+    ...     hs.Regression(hs.MLP(inputs=1, outputs=1, hidden=(8,))),
+    ...     hs.data.sine(clients=5, held_out=1),
+    ...     baselines={"fedavg": hs.fedavg(batch_size=10)},
+    ...     rounds=2, cohort=1.0, backend="vmap",
+    ... )
+    >>> run = experiment.run()
+    >>> sorted(run.results), run.comparison.column_names[:3]
+    (['MetaFL', 'fedavg'], ['method', 'round', 'group'])
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        problem: Problem,
+        federation: Federation,
+        *,
+        baselines: Mapping[str, Algorithm] | None = None,
+        evaluation: Evaluation | None = None,
+        wire: Any = None,
+        seed: int = 0,
+        **training: Any,
+    ):
+        algorithms = {type(algorithm).__name__: algorithm}
+        for label, baseline in (baselines or {}).items():
+            check_label(label, algorithms)
+            algorithms[label] = baseline
+        settings = Settings.from_objects(
+            algorithms, problem, federation, training=training, evaluation=evaluation or Evaluation(), wire=wire,
+            seed=seed,
+        )  # fmt: skip
+        self._begin(settings, None)
+
+    def _begin(self, settings: Settings, tables: Mapping[str, Any] | None) -> None:
+        self.settings = settings
+        """What was asked for, checked."""
+        self._tables = tables
+
+    @classmethod
+    def _of(cls, tables: Mapping[str, Any], data: Plan | None = None) -> "Experiment":
+        experiment = cls.__new__(cls)
+        experiment._begin(Settings.from_tables(tables, data), tables)
+        return experiment
+
+    @classmethod
+    def from_toml(
+        cls, source: str | Path | None = None, *, settings: Iterable[str] = (), seed: int | None = None
+    ) -> "Experiment":
+        """An experiment from a TOML file, or from TOML text; left out, the default one on embedded data.
+
+        ``settings`` change it, each as ``section.key=value``; ``seed`` is instead of the file's.
+
+        >>> experiment = Experiment.from_toml(settings=["train.rounds=5"])
+        >>> experiment.config["train"]["rounds"], list(experiment.settings.methods)
+        (5, ['per-fedavg', 'fedavg'])
+        """
+        return cls._of(_changed(read_tables(source), settings, seed))
+
+    @classmethod
+    def from_table(
+        cls,
+        data: Any,
+        *,
+        client: str | None = None,
+        label: str | None = None,
+        experiment: str | Path | None = None,
+        settings: Iterable[str] = (),
+        **options: Unpack[Options],
+    ) -> "Experiment":
+        """An experiment on one's own data, with settings that suit it.
+
+        ``data`` is a table (a CSV or Parquet file, a frame, an Arrow table, columns), the path of a folder with one
+        file per client, of a tree of images or of prepared data, or a data set's name. Each value of the column
+        ``client`` is a client, and ``label`` is what to predict. `headstart.data.tables.Choices` lists the options.
+        What is done with the data is as ``experiment`` says, a TOML file or text, changed by ``settings``. ``seed`` is
+        that of training; ``settings=["data.seed=1"]`` deals the data out in another way.
+
+        The data is read here, so that the settings can be fitted to it.
+        """
+        seed = options.pop("seed", None)
+        tables = _changed(read_tables(experiment, OWN_DATA), (), seed)
+        chosen: dict[str, Any] = {"client": client, "label": label, **options}
+        if isinstance(data, (str, Path)):
+            tables["data"] = data_section(data, **chosen)
+        else:
+            tables["data"] = {"name": "own", PYTHON: type_path(data), **_given(chosen)}
+        tables = with_settings(suiting(tables, experiment is not None), settings)
+        plan = _table_plan(data, tables["data"]) if PYTHON in tables["data"] else None
+        federation = cls._of(tables, plan).federation
+        suited = cls._of(fitted(tables, federation), plan)
+        suited.__dict__["federation"] = federation
+        return suited
+
+    @classmethod
+    def from_run(cls, path: str | Path) -> "Experiment":
+        """The experiment that a run directory is the record of."""
+        return cls._of(read_manifest(Path(path))["config"])
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration with every default filled in, as the record has it."""
+        return self.settings.resolved
+
+    @cached_property
+    def federation(self) -> Federation:
+        """The data, loaded and dealt out when it is first asked for."""
+        start_jax(self.settings.train)
+        federation = self.settings.data.build()
+        assert isinstance(federation, Federation)
+        return federation
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The learning problem that fits the data."""
+        return self.settings.problem(self.federation)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the results should know about how the data was dealt out."""
+        partition = self.federation.partition
+        return () if partition is None else partition.notes
+
+    def run(self, out: str | Path | None = None, callbacks: Callbacks = ()) -> RunResult:
+        """Train every method and evaluate every client before and after it adapts.
+
+        ``out`` is the folder for the record, from which the run can be resumed; left out, nothing is written.
+        ``callbacks`` watch every method's training, or are what a function of the method's name returns.
+        """
+        # Everything that can be wrong with the data or the settings is found before the folder is made.
+        job = Job(self.settings, self.federation)
+        if out is None:
+            return job.run(None, callbacks)
+        with RunDirectory.create(
+            Path(out), self.config, list(self.settings.methods), data_digest(self.federation), job.privacy
+        ) as directory:
+            return job.run(directory, callbacks)
+
+    def resume(self, path: str | Path, callbacks: Callbacks = ()) -> RunResult:
+        """Continue a run of this experiment where it stopped, bit for bit.
+
+        A run of another experiment, or of data that has changed since, is refused.
+        """
+        with RunDirectory.open(Path(path)) as directory:
+            directory.check(self.config, data_digest(self.federation))
+            return Job(self.settings, self.federation).run(directory, callbacks)
+
+    def sweep(
+        self,
+        seeds: Sequence[int],
+        algorithms: Sequence[Algorithm] | None = None,
+        *,
+        final: Evaluation | None = None,
+        measure: Callable[[Params], dict[str, Any]] | None = None,
+        devices: int | None = None,
+        checkpoint: Path | None = None,
+        checkpoint_seconds: float = 30.0,
+        callbacks: Sequence[Callback] = (),
+    ) -> Sweep:
+        """Train with every seed, and with several algorithms that differ in numbers only, as one compiled program.
+
+        Left out, the algorithm is the experiment's own; its baselines are not trained. The rest is as
+        `headstart.simulate.sweep` has it.
+        """
+        job, train = Job(self.settings, self.federation), self.settings.train
+        return sweep(
+            list(job.algorithms.values())[:1] if algorithms is None else algorithms, job.problem, self.federation,
+            seeds=seeds, rounds=train.rounds, cohort=train.cohort, weighting=train.weighting, wire=job.wire,
+            evaluation=self.settings.evaluate, final=final, measure=measure, devices=devices,
+            checkpoint=checkpoint, checkpoint_seconds=checkpoint_seconds, callbacks=callbacks,
+        )  # fmt: skip
+
+    def plan(
+        self,
+        epsilon: float | None = None,
+        *,
+        radius: float | None = None,
+        safety: float = 1.0,
+        clients: int | None = None,
+        progress: "Told | None" = None,
+    ) -> "Plans":
+        """Step sizes, local steps, rounds and batch sizes by the papers' theorems, for every method they speak of.
+
+        ``epsilon`` is what the mean squared gradient norm is to be at most; left out, a tenth of the initial. The
+        constants of the losses are estimated on ``clients`` clients (4) within ``radius`` of the initial model (a
+        tenth of its norm), and multiplied by ``safety``. ``progress`` is told what has been estimated.
+        """
+        from headstart.experiment.planning import make_plans
+
+        return make_plans(
+            self.settings, self.federation, epsilon=epsilon, radius=radius, safety=safety, clients=clients,
+            progress=progress,
+        )  # fmt: skip
+
+    def planned(self, epsilon: float | None = None, **options: Any) -> "PlannedExperiment":
+        """This experiment with the settings of a plan for its algorithm; the options are those of `plan`.
+
+        Where ``epsilon`` is left out, it is about the smallest that the experiment's rounds reach.
+        """
+        if self._tables is None:
+            raise UsageError(
+                "The settings of Python objects cannot be planned.", "Describe the experiment in TOML, or use plan()."
+            )
+        plans = self.plan(epsilon, **options)
+        found = plans.planned(self._tables)
+        experiment = type(self)._of(found.tables, self.settings.data if PYTHON in self.config["data"] else None)
+        experiment.__dict__["federation"] = self.federation
+        return PlannedExperiment(experiment, plans, found.method, found.plan, found.notes)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedExperiment:
+    """An experiment with settings from theory, and where they come from."""
+
+    experiment: Experiment
+    plans: "Plans"
+    method: str
+    plan: "MethodPlan"
+    notes: list[str]
+    """What a reader of the plan should know."""
+
+
+def resume(path: str | Path, callbacks: Callbacks = ()) -> RunResult:
+    """Continue the run in a folder where it stopped, as its record says.
+
+    A run of Python objects is continued by the experiment that has them: see `Experiment.resume`.
+    """
+    return Experiment.from_run(path).resume(path, callbacks)
+
+
+def _changed(tables: Mapping[str, Any], settings: Iterable[str], seed: int | None) -> dict[str, Any]:
+    changed = with_settings(tables, settings)
+    return changed if seed is None else {**changed, "seed": seed}
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _table_plan(data: Any, section: Mapping[str, Any]) -> Plan:
+    """The plan of a table that is no file, with the options of its section."""
+    options = {name: value for name, value in section.items() if name not in ("name", PYTHON)}
+    for role in ("client", "label"):
+        if role not in options:
+            raise UsageError(f"Which column is the {role}?", f"Name it with {role}.")
+    return Plan(lambda: table(data, **options), {}, dict(section))

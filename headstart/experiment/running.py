@@ -1,0 +1,157 @@
+"""Running an experiment: every method in turn, each from where its record ends."""
+
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from headstart import simulate
+from headstart.artifact import Predictor, trained_model
+from headstart.core import Algorithm, cohort_size
+from headstart.data import Federation
+from headstart.errors import CannotWrite, UsageError
+from headstart.experiment.record import MethodJournal, RunDirectory, RunRecord, load_run, versions
+from headstart.experiment.settings import Settings
+from headstart.simulate import Callback, Evaluation, Result, train
+from headstart.simulate.identity import data_digest
+from headstart.wire import PrivacySpent, Wire, privacy_spent
+
+__all__ = ["Callbacks", "Job", "RunResult"]
+
+Callbacks = Sequence[Callback] | Callable[[str], Sequence[Callback]]
+"""Who watches a run: the same for all methods, or what a function of the method's name returns."""
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult:
+    """What an experiment leaves: the methods' results, and the record of them all."""
+
+    results: dict[str, Result]
+    """By the methods' names, those that have been trained or begun."""
+    record: RunRecord
+    """What ``hs.load_run`` reads from the run's folder; the same of a run that was not written."""
+    stopped: str | None
+    """The method during which a callback stopped the run; ``None`` if all were trained to the end."""
+
+    @property
+    def comparison(self) -> pa.Table:
+        """The last round of all methods that are done: one row per method, group, metric and number of steps."""
+        return self.record.comparison
+
+    @property
+    def privacy(self) -> PrivacySpent | None:
+        """What each method spends by the last round; ``None`` without noise on the wire.
+
+        Methods are trained on the same clients one after the other: whoever publishes several of their models spends
+        the sum.
+        """
+        return self.record.privacy
+
+
+class Job:
+    """Checked settings with the data loaded and the algorithms built: what can be wrong with them has been found."""
+
+    def __init__(self, settings: Settings, federation: Federation):
+        self.settings, self.federation = settings, federation
+        self.algorithms: dict[str, Algorithm] = {label: method.build() for label, method in settings.methods.items()}
+        self.problem = settings.problem(federation)
+        self.wire: Wire | None = None if settings.wire is None else settings.wire.build()
+        for algorithm in self.algorithms.values():
+            simulate.check(
+                algorithm, self.problem, federation, settings.train.cohort, settings.train.weighting, self.wire
+            )
+            settings.evaluate.adapting(algorithm)
+        self.privacy = None if self.wire is None else self._spent(self.wire)
+
+    def run(self, directory: RunDirectory | None, callbacks: Callbacks) -> RunResult:
+        """Train every method that is not done yet, in the directory or, if there is none, in memory alone."""
+        rounds = self.settings.train.rounds
+        results: dict[str, Result] = {}
+        stopped = None
+        for label in self.algorithms:
+            journal = None if directory is None else directory.journal(label, self.settings.train.keep_checkpoints)
+            if journal is not None and journal.done and not journal.restorable:
+                continue  # trained to the end, and only its checkpoints have been removed
+            watching = callbacks(label) if callable(callbacks) else callbacks
+            try:
+                results[label] = result = self._train(label, journal, watching)
+                if result.rounds < rounds:
+                    stopped = label
+                    break
+                if journal is not None and not journal.done:
+                    journal.finish(result, self._model(label, result))
+            except (CannotWrite, OSError) as error:
+                raise _kept(error, directory) from error
+        if directory is None:
+            record = RunRecord.of_results(self.settings.resolved, results, rounds, self.privacy)
+        else:
+            record = load_run(directory.path)
+        return RunResult(results, record, stopped)
+
+    def _model(self, label: str, result: Result) -> Predictor:
+        """What a method has trained, as its file has it."""
+        return trained_model(
+            result,
+            method=label,
+            algorithm=self.algorithms[label],
+            problem=self.problem,
+            federation=self.federation,
+            evaluation=self.settings.evaluate,
+            config=self.settings.resolved,
+            data=data_digest(self.federation),
+            versions=versions(),
+        )
+
+    def _spent(self, wire: Wire) -> PrivacySpent | None:
+        train, clients = self.settings.train, self.federation.trained
+        return privacy_spent(wire, train.rounds, cohort_size(train.cohort, clients), clients)
+
+    def _train(self, label: str, journal: MethodJournal | None, callbacks: Sequence[Callback]) -> Result:
+        settings = self.settings.train
+        memory: Path | None = None
+        if settings.memory == "disk":
+            if journal is None:
+                raise UsageError("train.memory is 'disk', but the run has no folder.", "Name one with out.")
+            memory = journal.path / "memory"
+        return train(
+            self.algorithms[label],
+            self.problem,
+            self.federation,
+            rounds=settings.rounds,
+            cohort=settings.cohort,
+            weighting=settings.weighting,
+            seed=self.settings.seed,
+            evaluation=self._evaluation(self.algorithms[label]),
+            backend=settings.backend,
+            devices=settings.devices,
+            at_once=settings.at_once,
+            chunk=settings.chunk,
+            memory=memory,
+            journal=journal,
+            callbacks=callbacks,
+            wire=self.wire,
+        )
+
+    def _evaluation(self, algorithm: Algorithm) -> Evaluation:
+        """A method whose rounds compute no gradient stays as it is: it is looked at before and after them."""
+        evaluation = self.settings.evaluate
+        if algorithm.cost().gradients:
+            return evaluation
+        return replace(evaluation, every=self.settings.train.rounds)
+
+
+def _kept(error: OSError | CannotWrite, directory: RunDirectory | None) -> Exception:
+    """What a disk without room means for the run: all that was recorded before is whole."""
+    full = isinstance(error, CannotWrite) or error.errno in NO_ROOM
+    if directory is None or not full:
+        return error
+    problem = error.problem if isinstance(error, CannotWrite) else f"The disk has no room: {error.strerror}."
+    return UsageError(
+        problem,
+        f"Nothing was lost up to the last checkpoint. Free some room and go on with: "
+        f"headstart run --resume {directory.path}",
+    )

@@ -1,0 +1,96 @@
+"""A run that is interrupted, or has no room on the disk: what is said, and that nothing is lost."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import headstart as hs
+from tests.cli.test_run import assert_same_run
+
+PYTHON = [sys.executable, "-c", "from headstart.cli import main; main()", "run"]
+
+
+def test_a_second_ctrl_c_leaves_a_slow_chunk_at_once(tiny, tmp_path):
+    """A chunk of many minutes: signals that wait for the compiled program to return would not be heard."""
+    settings = ("train.rounds=4", "algorithm.local_steps=20000000", "baselines={}")
+    process = subprocess.Popen(
+        [*PYTHON, tiny, "--out", tmp_path / "run", *(part for setting in settings for part in ("--set", setting))],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    checkpoint = tmp_path / "run" / "per-fedavg" / "checkpoints" / "000000000.safetensors"
+    _wait_for(checkpoint.exists, process)
+    time.sleep(3)  # it compiles, and computes
+    process.send_signal(signal.SIGINT)
+    assert "press Ctrl-C again" in process.stderr.readline() + process.stderr.readline()
+    assert process.poll() is None, "it finishes its chunk"
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert time.monotonic() - began < 5
+    assert process.returncode == 130
+    assert "last checkpoint is kept" in err
+    assert f"headstart run --resume {tmp_path / 'run'}" in err
+    assert "Traceback" not in err
+    assert checkpoint.exists()
+    assert hs.load_run(tmp_path / "run").methods["per-fedavg"].table.num_rows
+
+
+def _wait_for(condition, process):
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+SMALL_DISK = """
+set -e
+mount -t tmpfs -o size=1m none disk
+head -c 700k /dev/zero > disk/film
+set +e
+"$@" --out disk/run
+echo "code $?"
+cp -r disk/run stopped
+rm disk/film
+"$@" --resume disk/run
+echo "code $?"
+cp -r disk/run resumed
+"""
+
+
+def _may_mount():
+    if shutil.which("unshare") is None:
+        return False
+    mount = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
+    return subprocess.run(mount, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not _may_mount(), reason="no disk can be mounted here")
+def test_a_full_disk_loses_nothing_and_is_gone_on_from(tiny, tmp_path):
+    settings = [part for setting in ("train.rounds=200", "baselines={}") for part in ("--set", setting)]
+    script = tmp_path / "start.py"
+    script.write_text(
+        "import sys\n"
+        f"if '--resume' not in sys.argv: sys.argv[1:1] = [{str(tiny)!r}, *{settings!r}]\n"
+        "sys.argv.insert(1, 'run')\n"
+        "from headstart.cli import main\n"
+        "main()\n"
+    )
+    (tmp_path / "disk").mkdir()
+    start = ["unshare", "-rm", "sh", "-c", SMALL_DISK, "sh", sys.executable, str(script)]
+    done = subprocess.run(start, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "code 2\n" in done.stdout, done.stdout + done.stderr
+    assert "code 0\n" in done.stdout, done.stdout + done.stderr
+    said = " ".join(done.stderr.split())
+    assert "No space left on device" in said
+    assert "Nothing was lost" in said
+    assert "headstart run --resume disk/run" in said
+    assert "Traceback" not in said
+    assert 0 < hs.load_run(tmp_path / "stopped").methods["per-fedavg"].history.num_rows < 200
+    # Compiled as the other processes do, not as the tests in this one.
+    subprocess.run([sys.executable, script, "--out", tmp_path / "whole"], capture_output=True, check=True)
+    assert_same_run(tmp_path / "whole", tmp_path / "resumed")

@@ -1,0 +1,84 @@
+"""The package and the command start at once: JAX is imported by what computes, and by nothing else."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import headstart as hs
+
+HELP = """
+import sys
+from headstart.cli import main
+sys.argv = ['headstart', {}]
+try: main()
+except SystemExit: pass
+"""
+HEAVY = "print('HEAVY', sorted({'jax', 'numpy', 'pyarrow', 'equinox', 'optax', 'scipy'} & set(sys.modules)))"
+
+
+def _run(script, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, **environment}, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import sys, headstart\n",
+        HELP.format("'--help'"),
+        HELP.format("'run', '--help'"),
+        HELP.format("'data', '--help'"),
+        HELP.format("'--version'"),
+    ],
+)
+def test_nothing_heavy_is_imported(script):
+    done = _run(script + HEAVY)
+    assert "HEAVY []" in done.stdout, done.stdout + done.stderr
+
+
+def test_completion_offers_the_commands_and_imports_nothing_heavy():
+    words = {"COMP_WORDS": "headstart ", "COMP_CWORD": "1", "_HEADSTART_COMPLETE": "complete_bash"}
+    done = _run(HELP.format("") + HEAVY, **words)
+    offered = done.stdout.split()
+    assert {"run", "plan", "data", "algorithms"} <= set(offered), done.stdout + done.stderr
+    assert "HEAVY []" in done.stdout
+
+
+def test_help_is_quick():
+    """A third of a second on a quiet machine; whatever else runs here, no more than so many starts of Python."""
+
+    def processor_seconds(script):
+        before = os.times()
+        _run(script)
+        after = os.times()
+        return (after.children_user + after.children_system) - (before.children_user + before.children_system)
+
+    bare = min(processor_seconds("pass") for _ in range(3))
+    assert min(processor_seconds("import headstart") for _ in range(3)) < bare + 0.2
+    assert min(processor_seconds(HELP.format("'--help'")) for _ in range(3)) < bare + 0.3
+
+
+def test_every_name_is_where_the_stub_says():
+    assert len(hs.__all__) > 50
+    for name in hs.__all__:
+        assert getattr(hs, name) is not None
+    assert set(hs.__all__) <= set(dir(hs))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        hs.no_such_name  # noqa: B018
+
+
+COMMANDS = [("run",), ("plan",), ("algorithms",), ("data", "list"), ("data", "show"), ("data", "partition"),
+            ("data", "prepare")]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_says_its_call_in_python(command):
+    from typer.testing import CliRunner
+
+    from headstart.cli.main import app
+
+    out = CliRunner().invoke(app, [*command, "--help"]).output
+    assert "From Python: hs." in " ".join(out.split()) or "From Python: plans = hs." in " ".join(out.split()), out

@@ -12,7 +12,7 @@ import numpy as np
 
 import headstart as hs
 from benchmarks.common import dataset, interleaved, parser, scaled, sgemm_peak
-from headstart.core import FirstOrder, HessianFree
+from headstart.core import FirstOrder, HessianFree, tree
 
 CLIENTS, COHORT, STEPS, BATCH = 50, 10, 10, 40
 BARS = {
@@ -61,7 +61,8 @@ def largest_difference(simulation) -> float:
     algorithm, params = simulation.algorithm, simulation.state.server.params
     view, key = simulation.federation.clients.view("train", jax.numpy.asarray(3)), jax.random.key(7)
     down = algorithm.broadcast(simulation.state.server, key)
-    ours = jax.jit(lambda v: algorithm.client_update(simulation.problem.objective(), down, (), v, key).up.params)(view)
+    moved = jax.jit(lambda v: algorithm.client_update(simulation.problem.objective(), down, (), v, key).up.moved)(view)
+    ours = tree.add(params, moved)
     w = plain.parameters(params)
     radius = algorithm.curvature.radius if isinstance(algorithm.curvature, HessianFree) else None
     assert not isinstance(algorithm.curvature, FirstOrder)

@@ -43,11 +43,16 @@ def run(tree: Path, *command: str) -> str:
     return done.stdout
 
 
+def test_it_takes_three_files() -> None:
+    touched = {name for block in blocks(PAGE) for option in ("file", "edit") if (name := block.option(option))}
+    assert len(touched) == 3, touched
+
+
 def test_it_is_in_the_catalogue(tree: Path) -> None:
-    look = "import headstart.algorithms as a; print(a.__file__, a.ALGORITHMS['fedavgm'].paper, 'FedAvgM' in a.__all__)"
+    look = "import headstart.algorithms as a; print(a.__file__, a.ALGORITHMS['fedexp'].paper, 'FedExP' in a.__all__)"
     assert run(tree, "-c", look).split(maxsplit=1) == [
         str(tree / "headstart" / "algorithms" / "__init__.py"),
-        "Hsu et al. 2019 True\n",
+        "Jhunjhunwala et al. 2023 True\n",
     ]
 
 
@@ -58,14 +63,14 @@ def test_it_passes_the_tests_of_the_page(tree: Path) -> None:
     assert checks
     report = tree / "report.xml"
     run(
-        tree, "-m", "pytest", "-q", "-k", "fedavgm or contract_row", "-p", "no:cacheprovider", "-p", "no:xdist",
-        f"--junit-xml={report}", *checks, "tests/algorithms/test_fedavgm.py", "headstart/algorithms/fedavgm.py",
+        tree, "-m", "pytest", "-q", "-k", "fedexp or contract_row", "-p", "no:cacheprovider", "-p", "no:xdist",
+        f"--junit-xml={report}", *checks, "tests/algorithms/test_fedexp.py", "headstart/algorithms/fedexp.py",
     )  # fmt: skip
     cases = [(case.get("classname", ""), case.get("name", "")) for case in ElementTree.parse(report).iter("testcase")]
-    assert sum(file.endswith("test_fedavgm") for file, _ in cases) == 4, cases
-    assert sum(file == "headstart.algorithms.fedavgm" for file, _ in cases) == 1, cases
+    assert sum(file.endswith("test_fedexp") for file, _ in cases) == 4, cases
+    assert sum(file == "headstart.algorithms.fedexp" for file, _ in cases) == 1, cases
     assert any(name.startswith("test_every_method_has_a_contract_row") for _, name in cases), cases
-    assert sum("[fedavgm" in name or "-fedavgm" in name for _, name in cases) >= 2, cases
+    assert sum("[fedexp" in name or "-fedexp" in name for _, name in cases) >= 2, cases
 
 
 def test_it_trains(tree: Path) -> None:

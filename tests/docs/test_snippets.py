@@ -1,7 +1,8 @@
 """Every Python block of the documents runs.
 
 The blocks of one document run in order, as one script in a process and a folder of their own. Left out are blocks
-marked ``no-run``, and those of the form ``file=``, ``edit=`` or ``after=``, which ``test_new_algorithm`` carries out.
+marked ``no-run``, and those of the form ``file=``, ``edit=`` or ``after=``, which ``test_new_algorithm`` and
+``test_extending`` carry out.
 """
 
 import subprocess

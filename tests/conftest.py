@@ -10,7 +10,9 @@ from headstart.devices import MANY_MAPS, release_compiled_programs
 
 jax.config.update("jax_num_cpu_devices", 2)
 if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
-    # Most of the suite's time is spent compiling tiny programs; set the variable to 0 to test optimised ones.
+    # Most of the suite's time is spent compiling tiny programs; set the variable to 0 to test optimised ones. It is
+    # for the processes that tests start, this one has read it already.
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
     jax.config.update("jax_disable_most_optimizations", True)
     # The older way to make kernels, which compiles in less than two thirds of the time. No device is in use yet.
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"

@@ -16,12 +16,14 @@ from headstart.data.tables.choices import Choices, Options
 from headstart.data.tables.encoding import Encoding
 from headstart.data.tables.folders import client_files, client_source, has_client_files
 from headstart.data.tables.identifiers import without_identifiers
-from headstart.data.tables.intake import Kind, Matrix, coded_labels, coded_values, take_in
+from headstart.data.tables.intake import Matrix, take_in
+from headstart.data.tables.labels import Kind, coded_labels
 from headstart.data.tables.pictures import image_files, is_picture, pictures_from_bytes, read_pictures
 from headstart.data.tables.prepared import is_prepared, open_prepared, prepared_roles, write_prepared
 from headstart.data.tables.reading import ChainedSource, Source, TableSource, source_of, streamed_file
 from headstart.data.tables.roles import roles_of
 from headstart.data.tables.splitting import deal_out
+from headstart.data.tables.values import coded_values
 from headstart.errors import UsageError
 
 __all__ = ["Form", "arrays", "folder", "form_of", "images", "open_data", "partitioned", "prepare", "prepared", "table"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headstart.data.blocks import in_blocks
 from headstart.data.samples import Samples
 from headstart.data.tables.encoding import MISSING, MISSING_CATEGORY, CategoryColumn, Encoding, NumberColumn
-from headstart.data.tables.identifiers import MAX_CATEGORIES, is_number
+from headstart.data.tables.identifiers import MAX_CATEGORIES, misplaced_texts
 from headstart.data.tables.labels import Kind, Labels, LabelSummary, label_chunk
 from headstart.data.tables.reading import Source
 from headstart.data.tables.roles import Roles, holding
@@ -333,9 +333,8 @@ def _mapped(values: pa.Array, number: Any) -> np.ndarray:
 
 def _check_not_numbers(column: str, known: _Categories, source: Source) -> None:
     """Refuse a column of numbers that a few texts have crept into."""
-    others = [value for value in known.numbers if value != MISSING_CATEGORY and not is_number(value)]
-    numbers = len([value for value in known.numbers if value != MISSING_CATEGORY]) - len(others)
-    if others and numbers > len(others):
+    others = misplaced_texts(value for value in known.numbers if value != MISSING_CATEGORY)
+    if others:
         row = min(known.first_rows[value] for value in others)
         text = next(value for value in others if known.first_rows[value] == row)
         raise UsageError(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["LARGEST", "Extent", "Span"]
+__all__ = ["LARGEST", "LEAST_LEVEL", "Extent", "Span"]
 
 LARGEST = 2.0**96
 """The largest magnitude of a number; above it are the infinities and, at a distance, what stands for a missing one."""

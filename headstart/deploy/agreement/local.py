@@ -82,6 +82,7 @@ class LocalClients:
         self.numbers = [] if local is None else local.numbers
         self._places = {number: place for place, number in enumerate(self.numbers)}
         self._lists = {} if local is None else local.parts
+        self._samples = samples
         self._clients: IndexedClients | None = None
         if local is not None and samples is not None:
             pool = jax.tree.map(jnp.asarray, Examples(samples.x, samples.y))
@@ -112,6 +113,12 @@ class LocalClients:
     def rows(self, part: Part, client: int) -> np.ndarray:
         """Which rows of the site's samples a part of a client is."""
         return self._lists[part][self._place(client)]
+
+    @property
+    def pool(self) -> Examples:
+        """The site's samples as they are stored, which `rows` counts."""
+        assert self._samples is not None
+        return Examples(self._samples.x, self._samples.y)
 
     def view(self, part: Part, client: int) -> ClientSamples:
         """One part of a client's samples, as an algorithm wants it."""

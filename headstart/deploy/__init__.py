@@ -1,7 +1,7 @@
 """A real federation: the same methods across sites that never share data, on Flower.
 
-What there is, and where it comes from, is listed in the stub file beside this one. Nothing is imported before it is used:
-a site's messenger starts anew for every message, and must not wait for JAX.
+What there is, and where it comes from, is listed in the stub file beside this one. Nothing is imported before it is
+used: a site's messenger starts anew for every message, and must not wait for JAX.
 """
 
 from typing import Any

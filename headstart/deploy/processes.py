@@ -21,6 +21,8 @@ STEADY_SECONDS = 120.0
 """A process that ran so long is started again as if for the first time."""
 GRACE_SECONDS = 8.0
 """How long a process may take to end when it is asked to."""
+ORPHAN_SECONDS = 2.0
+"""How long what it has started may then still take."""
 HOPELESS = 5
 """So many times in a row may a process end soon after its start."""
 LARGEST_LOG = 50 * 2**20
@@ -140,9 +142,10 @@ def end(pids: Sequence[int], grace: float = GRACE_SECONDS) -> None:
             continue
     for process in asked:
         _tell(process, signal.SIGTERM)
-    for process in _waited(family, grace):
+    _waited(asked, grace)
+    for process in _waited(family, ORPHAN_SECONDS):
         _tell(process, signal.SIGKILL)
-    _waited(family, 2.0)
+    _waited(family, ORPHAN_SECONDS)
 
 
 def tail(path: Path, lines: int = 15) -> str:

@@ -19,7 +19,7 @@ from headstart.deploy.roster import FILE, Roster
 from headstart.deploy.watching import EventTail
 from headstart.errors import HeadstartError, UsageError
 
-__all__ = ["Outcome", "ServerWatch", "server"]
+__all__ = ["Outcome", "ServerWatch", "run_server"]
 
 TICK_SECONDS, LOOK_SECONDS, ASK_SECONDS = 0.1, 0.5, 5.0
 MAX_BYTES = 2**30
@@ -164,7 +164,7 @@ class _Run:
                 self.outcome = Outcome(False, str(event.get("reason", "")))
 
 
-def server(folder: str | Path, watch: Callable[[], None] = lambda: None) -> Outcome:
+def run_server(folder: str | Path, watch: Callable[[], None] = lambda: None) -> Outcome:
     """Serve a federation from its server's folder until training has ended; ``watch`` is called again and again.
 
     What is started here ends with this process, whatever way that ends; called again, training goes on where it was.

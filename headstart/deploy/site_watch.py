@@ -21,7 +21,7 @@ from headstart.deploy.places import SitePlace
 from headstart.deploy.processes import Child, Keeper, environment
 from headstart.errors import HeadstartError, UsageError
 
-__all__ = ["NoServer", "SiteWatch", "greet", "site"]
+__all__ = ["NoServer", "SiteWatch", "greet", "run_site"]
 
 TICK_SECONDS, GREET_SECONDS = 0.1, 3.0
 NODE_GRACE_SECONDS = 65.0
@@ -80,7 +80,7 @@ class SiteWatch:
         return None if _released(self.place, self._key, node.log) else NODE_GRACE_SECONDS
 
 
-def site(folder: str | Path, watch: Callable[[SiteWatch], None] = lambda watching: None) -> None:
+def run_site(folder: str | Path, watch: Callable[[SiteWatch], None] = lambda watching: None) -> None:
     """Take part in a federation from a site's folder, until this process is ended; ``watch`` is called again and again.
 
     What is started here ends with this process, whatever way that ends.

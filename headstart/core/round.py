@@ -51,7 +51,7 @@ class Channel(Protocol):
     def init_server(self, like: Any) -> Any: ...
     def announce(self, server_state: Any) -> Any: ...
     def send(self, up: Any, announced: Any, own: Any, key: Array) -> Any: ...
-    def receive(self, server_state: Any, mean: Any, note: Any, members: int, key: Array) -> tuple[Any, Any]: ...
+    def receive(self, server_state: Any, mean: Any, note: Any, members: Array | int, key: Array) -> tuple[Any, Any]: ...
     def payload_bytes(self, like: Any) -> int: ...
     def encode(self, up: Any, announced: Any, own: Any, key: Array) -> tuple[Any, Any]: ...
     def decode(self, payload: Any, like: Any) -> tuple[Any, Any]: ...
@@ -202,8 +202,9 @@ class RoundAt(NamedTuple):
         wire, result = self.round.wire, self._local(phase, down, state, samples, client)
         if wire is None or phase is Phase.REFRESH:
             return result
+        assert result.state is not None
         sent = wire.send(result.up, down.wire, state.wire, self._sending_key(client, secret))
-        return ClientResult(Wired(result.state.method, sent.own), Wired(sent.up, sent.note), result.metrics)
+        return result._replace(state=result.state._replace(wire=sent.own), up=Wired(sent.up, sent.note))
 
     def pack(
         self,
@@ -218,8 +219,9 @@ class RoundAt(NamedTuple):
         wire, result = self.round.wire, self._local(phase, down, state, samples, client)
         if wire is None or phase is Phase.REFRESH:
             return result
+        assert result.state is not None
         payload, sent = wire.encode(result.up, down.wire, state.wire, self._sending_key(client, secret))
-        return ClientResult(Wired(result.state.method, sent.own), payload, result.metrics)
+        return result._replace(state=result.state._replace(wire=sent.own), up=payload)
 
     def unpack(self, phase: Phase, payload: Any, up: Any) -> Any:
         """What ``work`` sends up, from what ``pack`` does; ``up`` has its shapes."""
@@ -253,7 +255,7 @@ class RoundAt(NamedTuple):
             return weighted(share, ups)
         return Wired(wire.aggregator.combine(ups.method, weights), weighted(share, ups.wire))
 
-    def close(self, server: Any, means: tuple[Any, ...], members: int) -> Any:
+    def close(self, server: Any, means: tuple[Any, ...], members: Array | int) -> Any:
         """The server's next state, from what ``combine`` made of each phase's updates, ``members`` in each."""
         wire, algorithm = self.round.wire, self.round.algorithm
         mean, before = means[-1], self.round.of_method(server)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from jax import Array
 
 from headstart.core import FULL, Cost, Phase, RefreshingAlgorithm, Round
+from headstart.data import Federation
 from headstart.deploy.messages import Fault, Tag
 from headstart.deploy.receiving import Received, closed, norm_bound, opened, receive
 from headstart.deploy.session import Asked, Session
@@ -20,6 +21,7 @@ from headstart.deploy.trees import to_arrays
 from headstart.errors import HeadstartError, UsageError
 from headstart.simulate import Evaluation, RunState
 from headstart.simulate.evaluate import score_table
+from headstart.simulate.store import DiskStore
 
 __all__ = ["BelowQuorum", "FederatedRun", "Ledger"]
 
@@ -64,13 +66,16 @@ class Ledger(NamedTuple):
 class FederatedRun:
     """Keeps the ``Run`` contract of the simulator's training loop; clients' memories are at the sites."""
 
-    store = None
+    store: DiskStore | None = None
 
     def __init__(self, label: str, setup: Setup, session: Session, weighting: str, secret: bool = True):
         self.label, self.setup, self.session = label, setup, session
         self.algorithm, self.problem, self.evaluation_key = setup.algorithm, setup.problem, setup.evaluation_key
         self._weighting, self._secret = weighting, secret
-        self._sites = list(session.agreement.sites)
+        trained = range(setup.clients)
+        self._sites = [
+            site for site, own in session.agreement.sites.items() if any(client in trained for client in own)
+        ]
         self.round = 0
         self.state = RunState(setup.start.server, Ledger.new(len(self._sites)))
         self._kept = self.state.clients
@@ -79,7 +84,7 @@ class FederatedRun:
         """Sites that begin anew, for they have lost their memories."""
 
     @property
-    def federation(self) -> Any:
+    def federation(self) -> Federation:
         """The clients, without their samples; more of them once a site has joined."""
         return self.session.federation
 
@@ -212,7 +217,7 @@ class FederatedRun:
                 start[site] = Tag(k, attempt, phase.value)
             anew -= set(received.sites)
             phases.append(received)
-        counts = self.federation.counts["train"] if self._weighting == "samples" else None
+        counts = self._counts if self._weighting == "samples" else None
         server, metrics = closed(setup, k, self.state.server, phases, counts, self._noise_key(phases))
         self._lost -= {site for received in phases for site in received.sites}
         return server, start, metrics, phases
@@ -270,5 +275,11 @@ class FederatedRun:
         }
 
     def _samples(self, cost: Cost, received: Received) -> float:
-        counts = self.federation.counts["train"][received.clients].sum() if FULL in cost.batches else 0
-        return cost.samples(0) * len(received.clients) + cost.batches.get(FULL, 0) * counts
+        everything = self._counts[received.clients].sum() if FULL in cost.batches else 0
+        return cost.samples(0) * len(received.clients) + cost.batches.get(FULL, 0) * everything
+
+    @property
+    def _counts(self) -> np.ndarray:
+        """Clients' numbers of training samples, as agreed and not as told with an update."""
+        assert self.federation.counts is not None
+        return self.federation.counts["train"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
-from headstart.deploy.messages import Fault, Garbled, Message, difference
+from headstart.deploy.messages import Fault, Garbled, Message, Reason, difference
 
 __all__ = ["Answers", "Fleet", "LocalFleet", "consult"]
 
@@ -77,13 +77,11 @@ def _answer(content: bytes, question: Message, largest: int) -> Message | Fault:
 
 def _told(answer: Message) -> Fault:
     """A fault as a site tells it: it may be anything."""
-    reason, detail = answer.said.get("reason"), answer.said.get("detail")
-    if reason not in TOLD:
-        reason = "error"
-    return Fault(reason, str(detail or "")[:LONGEST])
+    told, detail = answer.said.get("reason"), str(answer.said.get("detail") or "")[:LONGEST]
+    return Fault(next((reason for reason in TOLD if reason == told), "error"), detail)
 
 
-TOLD = ("slow", "unreachable", "garbled", "memory", "unknown run", "refused", "error")
+TOLD: tuple[Reason, ...] = ("slow", "unreachable", "garbled", "memory", "unknown run", "refused", "error")
 """Reasons that a site itself may give."""
 LONGEST = 500
 """Letters of what a site tells of a fault."""

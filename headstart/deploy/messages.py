@@ -119,8 +119,8 @@ class Message:
         return PREFIX.pack(MAGIC, VERSION, len(header)) + header + save(bits)
 
     @classmethod
-    def unpack(cls, content: bytes, largest: int = LARGEST_MESSAGE) -> "Message":
-        """From bytes that anyone may have sent."""
+    def unpack(cls, content: bytes, largest: int = LARGEST_MESSAGE, with_arrays: bool = True) -> "Message":
+        """From bytes that anyone may have sent; on request without its arrays."""
         if len(content) > largest:
             raise Garbled(f"it has {len(content)} bytes, more than {largest}")
         if len(content) < PREFIX.size:
@@ -136,9 +136,11 @@ class Message:
         try:
             header = json.loads(bytes(body[:length]))
             head, said, types = _head(header["head"]), header["said"], header[TYPES]
-            arrays = load(bytes(body[length:]))
             if not isinstance(said, dict) or not isinstance(types, dict):
                 raise Garbled("its header is malformed")
+            if not with_arrays:
+                return cls(head, said)
+            arrays = load(bytes(body[length:]))
             for name, dtype in types.items():
                 if dtype not in FOREIGN:
                     raise Garbled(f"it has an array of type {dtype!r}")

@@ -41,6 +41,8 @@ class Book:
     folder: Path | None = None
     run: str = field(default_factory=lambda: secrets.token_hex(8))
     attempts: int = 0
+    founding: str = ""
+    """The digest of the agreement that the run was begun with; sites that join later make others of it."""
 
     FILE = "federation.json"
 
@@ -52,7 +54,7 @@ class Book:
             return cls(folder)
         try:
             told = json.loads(path.read_text())
-            return cls(folder, str(told["run"]), int(told["attempts"]))
+            return cls(folder, str(told["run"]), int(told["attempts"]), str(told["founding"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(
                 f"{path} cannot be read: {error}.", "Without it a run cannot go on: begin a new one in another folder."
@@ -61,9 +63,14 @@ class Book:
     def next_attempt(self) -> int:
         """A number that no round of this run was opened with, whatever has been killed since."""
         self.attempts += 1
-        if self.folder is not None:
-            write_json(self.folder / self.FILE, {"run": self.run, "attempts": self.attempts})
+        self.write()
         return self.attempts
+
+    def write(self) -> None:
+        """To the disk, if there is a folder."""
+        if self.folder is not None:
+            told = {"run": self.run, "attempts": self.attempts, "founding": self.founding}
+            write_json(self.folder / self.FILE, told)
 
     @cached_property
     def secret(self) -> bytes:
@@ -87,7 +94,7 @@ class Session:
         settings: DeploySettings,
         events: Events,
         book: Book,
-        newcomers: Callable[["Session", set[str]], Agreed] | None = None,
+        newcomers: Callable[["Session", set[str]], Agreed | None] | None = None,
     ):
         self.fleet, self.settings, self.events, self.book = fleet, settings, events, book
         self._config, self._newcomers = config, newcomers
@@ -112,7 +119,9 @@ class Session:
         self._present = here
         unknown = here - set(self.agreement.sites)
         if unknown and self._newcomers is not None:
-            self._agree(self._newcomers(self, unknown))
+            joined = self._newcomers(self, unknown)
+            if joined is not None:
+                self._agree(joined)
         return here
 
     def by_site(self, clients: list[int]) -> dict[str, list[int]]:

@@ -30,10 +30,6 @@ class DeploySettings:
         max_update_norm: The largest L2 norm of an update that is taken; without it, what the wire clips to.
         max_message_bytes: The largest message that is taken.
         lost_memory: What to do with a site that has lost its memory: leave it out, or let its clients begin anew.
-        host: The address on which sites find the server.
-        port: The port on which sites find the server.
-        superlink_port: The port of Flower's own server, on loopback only.
-        names: Under which names and addresses sites know the server, for its certificate.
     """
 
     quorum: float | int = 0.5
@@ -47,10 +43,6 @@ class DeploySettings:
     max_update_norm: float | None = None
     max_message_bytes: int = LARGEST_MESSAGE
     lost_memory: Literal["leave-out", "begin-anew"] = "leave-out"
-    host: str = "0.0.0.0"
-    port: int = 9092
-    superlink_port: int = 9093
-    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.quorum, float):
@@ -80,13 +72,13 @@ class DeploySettings:
 
     @classmethod
     def read(cls, folder: Path) -> "DeploySettings":
-        """From ``deploy.toml`` of the server's folder; all as usual where there is none."""
+        """From ``deploy.toml`` of the server's folder, without its tables; all as usual where there is none."""
         path = folder / "deploy.toml"
         try:
             table = tomllib.loads(path.read_text()) if path.exists() else {}
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise UsageError(f"{path} cannot be read: {error}.", "Mend the file, or remove it.") from error
-        return cls.from_table(table)
+        return cls.from_table({key: value for key, value in table.items() if not isinstance(value, Mapping)})
 
     def needed(self, cohort: int) -> int:
         """How many clients of a cohort a round needs.

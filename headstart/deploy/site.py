@@ -39,8 +39,11 @@ class LocalClients(Protocol):
 class Agreed(Protocol):
     """What all sites have agreed on about their data."""
 
-    digest: str
-    sites: dict[str, list[int]]
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def sites(self) -> dict[str, list[int]]: ...
 
     def to_json(self) -> dict[str, Any]: ...
 
@@ -62,7 +65,7 @@ class Reading(NamedTuple):
 
     data: Callable[[Mapping[str, Any], str], Holdings]
     """From the section [data] and the site's name."""
-    agreement: Callable[[dict[str, Any]], Agreed]
+    agreement: Callable[[Mapping[str, Any]], Agreed]
     question: Callable[[dict[str, Any], dict[str, np.ndarray]], Any]
     """From what is said and the arrays beside it."""
     settings: Callable[[Mapping[str, Any]], Settings] = settings_of

@@ -75,7 +75,8 @@ def worked(
     """What clients remember after a phase of a round, as far as it has changed, and what they send."""
     down = from_arrays(question.arrays, setup.start.down, "down")
     phase, round_ = Phase(question.head.phase), setup.round
-    remembered, arrays = {}, {}
+    remembered: dict[int, Any] = {}
+    arrays: dict[str, np.ndarray] = {}
     for client, state in states.items():
         result = _work(
             phase, setup.problem, round_.participation, round_.algorithm, round_.wire, round_.keys,

@@ -24,7 +24,8 @@ class WrongArrays(ValueError):
 def to_arrays(tree: Any, prefix: str) -> dict[str, np.ndarray]:
     """Every leaf by the prefix and its path."""
     leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(tree))
-    return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+    # A plain number is of the type that it has in a compiled program.
+    return {prefix + jax.tree_util.keystr(path): np.asarray(leaf, jnp.result_type(leaf)) for path, leaf in leaves}
 
 
 def below(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

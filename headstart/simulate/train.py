@@ -33,8 +33,11 @@ class Trainable(Run, Protocol):
 
     algorithm: Algorithm
     """As it works on the problem."""
-    federation: Federation
     evaluation_key: Array
+
+    @property
+    def federation(self) -> Federation:
+        """Who the clients are."""
 
     @property
     def one_round(self) -> Round:

@@ -16,6 +16,7 @@ from headstart.deploy.session import Book, Session
 from headstart.deploy.settings import DeploySettings
 from headstart.deploy.setup import Setup
 from headstart.deploy.site import Reading, Site
+from headstart.deploy.state import Memories
 from headstart.experiment import Settings
 from headstart.simulate import Simulation
 
@@ -85,6 +86,16 @@ class Holdings:
         return self.local
 
 
+def stacked_memories(folder, run, places):
+    """All training clients' states as the sites' disks have them after the last round, stacked by number."""
+    sites = run.session.agreement.sites
+    tags, found = run.state.clients.tags(list(sites)), {}
+    for name, numbers in sites.items():
+        memories = Memories(folder / name / places[name], run.setup.start.client)
+        found |= {client: memories.read(client, tags[name]) for client in numbers if client < run.setup.clients}
+    return jax.tree.map(lambda *rows: np.stack(rows), *[found[client] for client in sorted(found)])
+
+
 class Trial:
     """Everything of a small federation: the pooled one, its sites, and runs over them."""
 
@@ -132,13 +143,7 @@ class Trial:
 
     def memories(self, run):
         """All training clients' states as the sites have them after the last round, stacked by number."""
-        tags = run.state.clients.tags(list(self.sites_of))
-        found = {}
-        for name, site in self.sites.items():
-            _, memories = site._run._methods["method"]
-            for client in self.sites_of[name]:
-                found[client] = memories.read(client, tags[name])
-        return jax.tree.map(lambda *rows: np.stack(rows), *[found[client] for client in sorted(found)])
+        return stacked_memories(self.folder, run, dict.fromkeys(self.sites_of, "state/run1/method"))
 
     def reasons(self, event="left_out"):
         return [(told["site"], told["reason"]) for told in self.events.told if told["event"] == event]

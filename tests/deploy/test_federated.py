@@ -91,7 +91,7 @@ def test_compressed_updates_travel_packed(tmp_path):
 
 
 def test_noise_of_a_sites_own_key(tmp_path):
-    """The same question twice gets the same noise, so nothing is learnt from asking again; the seed does not tell it."""
+    """The same question twice gets the same noise, so that asking again tells nothing; the seed does not tell it."""
     local = wire(clip=0.5, noise={"multiplier": 0.5, "at": "client"})
     trial = Trial(tmp_path, CONTRACT["fedavg"], *setting("fedavg"), wire=local)
     first, again = trial.run(), trial.run()
@@ -102,7 +102,7 @@ def test_noise_of_a_sites_own_key(tmp_path):
     sim.advance(1)
     assert np.abs(toy.flat(sim.state.server.params) - toy.flat(first.state.server.params)).max() > 1e-3
     key = (tmp_path / "north" / "noise.key").stat()
-    assert key.st_size == 32 and key.st_mode & 0o777 == 0o600
+    assert (key.st_size, key.st_mode & 0o777) == (32, 0o600)
 
 
 def test_noise_of_the_servers_own_key(tmp_path):
@@ -212,7 +212,8 @@ def test_a_server_that_forgot_its_last_round_goes_on_as_if_it_had_not(tmp_path):
             trial.sites = {name: trial.site(name) for name in trial.sites}
         resumed = trial.run(book=book)
         resumed.round, resumed.state = checkpoint
-        resumed.advance(2)
+        resumed.advance(1)
+    resumed.advance(1)
     whole = undisturbed.run()
     whole.advance(4)
     toy.assert_same_bits(resumed.state.server, whole.state.server)
@@ -239,7 +240,7 @@ def test_too_few_wait_or_stop(tmp_path):
     silent = Meddler(trial.sites["north"], lambda meddler, answer: Fault("silent"), rounds=(1,))
     run = trial.run(trial.fleet(north=silent), quorum=4, below_quorum="stop")
     run.advance(1)
-    with pytest.raises(hs.HeadstartError, match="round 1.*needs 4 clients"):
+    with pytest.raises(hs.HeadstartError, match=r"round 1.*needs 4 clients"):
         run.advance(1)
     assert run.round == 1
 

@@ -302,7 +302,7 @@ class _Lines:
             console.print(escape(seen.state))
         if seen.round and (seen.method, seen.round) != self._round:
             console.print(
-                f"{escape(seen.method)}: round {seen.round} of {seen.rounds}, {seen.members} members, "
+                f"{escape(seen.method)}: round {seen.round} of {seen.rounds}, {seen.clients} clients, "
                 f"{seen.seconds:.1f} s"
             )
         self._round, self._state, self._faults = (seen.method, seen.round), seen.state, seen.fault_count

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import httpx
 import uvicorn
-from flwr.proto.fleet_pb2 import PushMessagesRequest
+from flwr.proto.fleet_pb2 import PullMessagesResponse, PushMessagesRequest
 from google.protobuf.message import DecodeError
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -43,11 +43,15 @@ FLEET_CALLS = frozenset(
     )
 )  # fmt: skip
 """What a site needs. Registering nodes is left out: that is what the roster is for."""
-ACTIVATE, PUSH = PREFIX + "activate-node", PREFIX + "push-messages"
+ACTIVATE, PULL, PUSH = (PREFIX + name for name in ("activate-node", "pull-messages", "push-messages"))
 HELLO = "/v1/headstart/hello"
 """Answered by the gateway itself: which name of the roster the caller's key has."""
 PASSED_HEADERS = ("content-type", "accept")
 FLOWER_HEADERS = "flwr-"
+HOLD_SECONDS = 10.0
+"""How long a call for messages is held; nodes wait for 30 s."""
+FIRST_LOOK_SECONDS, LOOK_SECONDS = 0.1, 0.4
+"""How often the SuperLink is asked meanwhile."""
 QUIET_SECONDS = 1.0
 """The same refusal of the same caller is logged once in so long."""
 
@@ -97,7 +101,8 @@ def gateway(doorkeeper: Doorkeeper, upstream: Upstream, events: Events, max_byte
             return JSONResponse({"detail": refused.reason}, status_code=status)
         except ClientDisconnect:
             return Response(status_code=400)
-        return await _forward(request.state.client, path, request, body)
+        ask = _forward if path != PULL else _forward_patiently
+        return await ask(request.state.client, path, request, body)
 
     methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
     return Starlette(routes=[Route("/{path:path}", answer, methods=methods)], lifespan=lifespan)
@@ -144,6 +149,27 @@ async def _forward(client: httpx.AsyncClient, path: str, request: Request, body:
         if name == "content-type" or name.startswith(FLOWER_HEADERS)
     }
     return Response(answer.content, answer.status_code, passed)
+
+
+async def _forward_patiently(client: httpx.AsyncClient, path: str, request: Request, body: bytes) -> Response:
+    """Hold a call for messages until there is one, for a while: a node that is told that there is none sleeps 3 s."""
+    until = time.monotonic() + HOLD_SECONDS
+    pause = FIRST_LOOK_SECONDS
+    while True:
+        answer = await _forward(client, path, request, body)
+        if answer.status_code != 200 or _has_message(answer.body) or time.monotonic() + pause > until:
+            return answer
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LOOK_SECONDS)
+        if await request.is_disconnected():
+            return answer  # to nobody: a message that were fetched now would be lost
+
+
+def _has_message(content: bytes | memoryview) -> bool:
+    try:
+        return bool(PullMessagesResponse.FromString(bytes(content)).messages_list)
+    except DecodeError:
+        return True  # whatever it is, it is for the node to see
 
 
 class _Refusals:

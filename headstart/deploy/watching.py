@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,31 +49,33 @@ class Seen:
     """What the log says of a federation."""
 
     sites: dict[str, SiteSeen] = field(default_factory=dict)
+    state: str = "starting"
     method: str = ""
     round: int = 0
+    """How many rounds of the method are done."""
     rounds: int = 0
     seconds: float = 0.0
     """How long the last round took."""
-    members: int = 0
+    clients: int = 0
+    """Whose updates counted in it."""
     bytes_up: int = 0
     bytes_down: int = 0
-    state: str = "starting"
-    faults: list[str] = field(default_factory=list)
-    """The last of them, in words."""
     fault_count: int = 0
     refused: int = 0
-    resumed: int = 0
-    scores: dict[str, Any] = field(default_factory=dict)
+    """Calls that the gateway did not let through."""
+    faults: list[str] = field(default_factory=list)
+    """The last of all, in words."""
+    _asked: list[str] = field(default_factory=list)
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Learn from an event."""
-        kind = str(event.get("event", ""))
-        handler = getattr(self, f"_on_{kind}", None)
+        """Learn from an event; one that is not as it should be tells nothing."""
+        handler = getattr(self, f"_on_{event.get('event')}", None)
         if handler is not None:
-            handler(event)
+            with suppress(TypeError, ValueError, KeyError):
+                handler(event)
 
     def _site(self, event: Mapping[str, Any]) -> SiteSeen:
-        return self.sites.setdefault(str(event.get("site", "?")), SiteSeen())
+        return self.sites.setdefault(str(event["site"]), SiteSeen())
 
     def _fault(self, words: str) -> None:
         self.fault_count += 1
@@ -83,58 +86,62 @@ class Seen:
 
     def _on_lost(self, event: Mapping[str, Any]) -> None:
         self._site(event).there = False
-        self._fault(f"{event.get('site')}: {event.get('reason', 'lost')}")
+        self._fault(f"{event['site']} is not there{_because(event)}")
 
     def _on_agreed(self, event: Mapping[str, Any]) -> None:
         self.state = "agreed"
 
-    def _on_begun(self, event: Mapping[str, Any]) -> None:
-        self.method, self.state = str(event.get("method", "")), "training"
-        self.round, self.rounds = int(event.get("round", 0)), int(event.get("rounds", 0))
+    def _on_started(self, event: Mapping[str, Any]) -> None:
+        self.method, self.state = str(event["method"]), "training"
+        self.round, self.rounds = int(event["round"]), int(event["rounds"])
+
+    _on_resumed = _on_started
 
     def _on_opened(self, event: Mapping[str, Any]) -> None:
         self.state = "training"
+        self._asked = [str(site) for site in event["sites"]]
 
     def _on_closed(self, event: Mapping[str, Any]) -> None:
         self.state = "training"
-        self.round = int(event.get("round", self.round)) + 1
-        self.seconds = float(event.get("seconds", 0.0))
-        self.bytes_up += int(event.get("bytes_up", 0))
-        self.bytes_down += int(event.get("bytes_down", 0))
-        members = event.get("members", 0)
-        self.members = len(members) if isinstance(members, (list, dict)) else int(members)
-        for site in event.get("sites", ()):
-            self.sites.setdefault(str(site), SiteSeen(there=True)).answers += 1
+        self.round = int(event["round"]) + 1
+        for site in self._asked:
+            self.sites.setdefault(site, SiteSeen()).answers += 1
+        self.seconds, self.clients = float(event["seconds"]), int(event["clients"])
+        self.bytes_up += int(event["bytes_up"])
+        self.bytes_down += int(event["bytes_down"])
 
     def _on_left_out(self, event: Mapping[str, Any]) -> None:
         site = self._site(event)
         site.left_out += 1
-        site.reason = str(event.get("reason", ""))
-        self._fault(f"round {event.get('round')}: {event.get('site')} left out: {site.reason}")
+        site.reason = str(event["reason"])
+        if event["site"] in self._asked:
+            self._asked.remove(event["site"])
+        self._fault(f"round {event.get('round')}: {event['site']} is left out{_because(event)}")
 
     def _on_waiting(self, event: Mapping[str, Any]) -> None:
-        self.state = f"waiting: {event.get('reason', '')}"
-
-    def _on_resumed(self, event: Mapping[str, Any]) -> None:
-        self.resumed += 1
-        self.round = int(event.get("round", self.round))
+        self.state = f"waiting{_because(event)}"
 
     def _on_process_ended(self, event: Mapping[str, Any]) -> None:
-        self._fault(f"{event.get('process')} {event.get('reason')}")
+        self._fault(f"the {event['process']} {event['reason']}, and is started again")
 
     def _on_run_ended(self, event: Mapping[str, Any]) -> None:
-        self._fault(f"training is started again: {event.get('reason')}")
+        self._fault(f"training is started again{_because(event)}")
 
     def _on_refused(self, event: Mapping[str, Any]) -> None:
         self.refused += 1
         whose = f" of {event['site']}" if event.get("site") else ""
-        self._fault(f"refused a call{whose} from {event.get('caller')}: {event.get('reason')}")
+        self._fault(f"refused a call{whose} from {event.get('caller')}{_because(event)}")
 
     def _on_finished(self, event: Mapping[str, Any]) -> None:
         self.state = "finished"
 
     def _on_stopped(self, event: Mapping[str, Any]) -> None:
-        self.state = f"stopped: {event.get('reason', '')}"
+        self.state = f"stopped{_because(event)}"
+
+
+def _because(event: Mapping[str, Any]) -> str:
+    """The reason of an event with its details, if it has any."""
+    return "".join(f": {event[key]}" for key in ("reason", "detail") if event.get(key))
 
 
 def status(folder: str | Path) -> Seen:

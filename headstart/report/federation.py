@@ -18,7 +18,7 @@ def federation_table(seen: Seen) -> RenderableType:
     rounds = f"round {seen.round} of {seen.rounds}" if seen.rounds else seen.state
     head = [
         f"[bold]{escape(seen.method)}[/]" if seen.method else "", rounds,
-        f"{seen.seconds:.1f} s a round, {seen.members} members" if seen.members else "",
+        f"{seen.clients} clients in {seen.seconds:.1f} s" if seen.clients else "",
         f"{_bytes(seen.bytes_up)} up, {_bytes(seen.bytes_down)} down", escape(seen.state),
     ]  # fmt: skip
     parts: list[RenderableType] = [Text.from_markup(" · ".join(part for part in head if part))]

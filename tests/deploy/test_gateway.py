@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-from flwr.proto.fleet_pb2 import PushMessagesRequest
+from flwr.proto.fleet_pb2 import PullMessagesResponse, PushMessagesRequest
 from flwr.proto.message_pb2 import Message, Metadata
 from flwr.proto.node_pb2 import Node
 from starlette.applications import Starlette
@@ -23,6 +23,7 @@ from headstart.deploy.events import Events
 from headstart.deploy.gateway import FLEET_CALLS, HELLO, gateway
 from headstart.deploy.roster import Roster
 
+ANSWER = PullMessagesResponse(messages_list=[Message()]).SerializeToString()
 PULL, PUSH = "/v1/fleet/pull-messages", "/v1/fleet/push-messages"
 ORDER_P384 = int("ffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973", 16)
 
@@ -33,11 +34,15 @@ class Behind:
     def __init__(self):
         self.calls = []
         self.there = True
+        self.empty = 0
+        """So many calls for messages find none."""
 
     def client(self):
         async def answer(request):
             self.calls.append((request.url.path, dict(request.headers), await request.body()))
-            return Response(b"answer", 200, {"content-type": "application/x-protobuf", "set-cookie": "no"})
+            self.empty -= request.url.path == PULL
+            content = b"" if request.url.path == PULL and self.empty >= 0 else ANSWER
+            return Response(content, 200, {"content-type": "application/x-protobuf", "set-cookie": "no"})
 
         if not self.there:
             return httpx.AsyncClient(base_url="https://127.0.0.1:1", timeout=1.0)
@@ -91,7 +96,7 @@ def test_every_call_of_the_fleet_gets_through_with_only_the_headers_it_needs(doo
         content = _pushed() if path == PUSH else b"body"
         headers = {**door.signed(), "x-forwarded-for": "1.2.3.4", "authorization": "Bearer x"}
         answer = door.call(path, headers, content=content)
-        assert (answer.status_code, answer.content) == (200, b"answer")
+        assert (answer.status_code, answer.content) == (200, ANSWER)
         assert "set-cookie" not in answer.headers
         at, seen, body = door.behind.calls[-1]
         assert (at, body) == (path, content)
@@ -207,6 +212,16 @@ def test_what_is_too_long_is_given_up(door):
 def test_a_server_that_is_being_started_again_is_worth_another_try(door):
     door.behind.there = False
     assert door.call(PULL, door.signed()).status_code == 503
+
+
+def test_a_call_for_messages_waits_for_one_but_not_for_ever(door, monkeypatch):
+    door.behind.empty = 3
+    assert door.call(PULL, door.signed()).content == ANSWER
+    assert len(door.behind.calls) == 4
+    monkeypatch.setattr("headstart.deploy.gateway.HOLD_SECONDS", 0.3)
+    door.behind.empty = 100
+    assert door.call(PULL, door.signed()).content == b""
+    assert len(door.behind.calls) < 10
 
 
 def test_a_site_is_told_its_name(door):

@@ -8,17 +8,20 @@ from headstart.deploy.events import Events
 from headstart.deploy.watching import EventTail, status
 from headstart.report import federation_table
 
-ROUND = {"bytes_up": 600, "bytes_down": 1400, "seconds": 4.5, "members": 3, "sites": ["a", "b"]}
+ROUND = {"bytes_up": 600, "bytes_down": 1400, "seconds": 4.5, "clients": 3, "sites": 2}
 
 
 def test_the_state_of_a_federation_is_in_its_log(tmp_path):
     events = Events(tmp_path)
     for site in ("a", "b", "site-10"):
         events.tell("joined", site=site)
-    events.tell("begun", method="per-fedavg", round=0, rounds=9)
+    events.tell("started", method="per-fedavg", round=0, rounds=9)
+    events.tell("opened", method="per-fedavg", round=0, sites=["a", "b"])
     events.tell("closed", method="per-fedavg", round=0, **ROUND)
+    events.tell("closed", method="per-fedavg")  # not as it should be
+    events.tell("opened", method="per-fedavg", round=1, sites=["a", "b"])
     events.tell("left_out", method="per-fedavg", round=1, site="b", reason="not finite: [brackets]")
-    events.tell("closed", method="per-fedavg", round=1, **{**ROUND, "sites": ["a"]})
+    events.tell("closed", method="per-fedavg", round=1, **ROUND)
     events.tell("refused", reason="no key", caller="10.1.1.1")
     events.tell("lost", site="b", reason="it is gone")
     seen = status(tmp_path)

@@ -55,7 +55,7 @@ $(VENV)/.run: pyproject.toml | $(VENV)/.pip
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.pip
-	$(BIN)/python -m pip install --quiet --editable '.[flax,plot,track]' --group test --group lint
+	$(BIN)/python -m pip install --quiet --editable '.[deploy,flax,plot,track]' --group test --group lint
 	@touch $@
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.pip

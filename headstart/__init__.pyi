@@ -1,4 +1,4 @@
-from . import artifact, data, experiment, metrics, models, problems, report, simulate, theory, wire
+from . import artifact, data, deploy, experiment, metrics, models, problems, report, simulate, theory, wire
 from ._version import __version__
 from .algorithms import (
     ALGORITHMS,
@@ -91,6 +91,7 @@ __all__ = [
     "__version__",
     "artifact",
     "data",
+    "deploy",
     "experiment",
     "fedadagrad",
     "fedadam",

@@ -1,4 +1,5 @@
-"""The `headstart` command: `run`, `adapt`, `predict`, `inspect`, `export`, `plan`, `reproduce`, `algorithms`, `data`.
+"""The `headstart` command: `run`, `adapt`, `predict`, `inspect`, `export`, `plan`, `reproduce`, `algorithms`, `data`,
+`deploy`.
 
 A command is a function with a file of its own, which imports what it needs when it is called: so help and completion
 start no JAX.
@@ -11,6 +12,7 @@ import typer
 
 from headstart.cli.algorithms import algorithms
 from headstart.cli.data import data_app
+from headstart.cli.deploy import deploy_app
 from headstart.cli.model import adapt, export, inspect, predict
 from headstart.cli.plan import plan
 from headstart.cli.reproduce import reproduce
@@ -74,3 +76,4 @@ app.command()(plan)
 app.command()(reproduce)
 app.command()(algorithms)
 app.add_typer(data_app, name="data")
+app.add_typer(deploy_app, name="deploy")

@@ -51,8 +51,10 @@ class Channel(Protocol):
     def init_server(self, like: Any) -> Any: ...
     def announce(self, server_state: Any) -> Any: ...
     def send(self, up: Any, announced: Any, own: Any, key: Array) -> Any: ...
-    def receive(self, server_state: Any, mean: Any, note: Any, members: int, key: Array) -> tuple[Any, Any]: ...
+    def receive(self, server_state: Any, mean: Any, note: Any, members: Array | int, key: Array) -> tuple[Any, Any]: ...
     def payload_bytes(self, like: Any) -> int: ...
+    def encode(self, up: Any, announced: Any, own: Any, key: Array) -> tuple[Any, Any]: ...
+    def decode(self, payload: Any, like: Any) -> tuple[Any, Any]: ...
 
 
 class Wired(NamedTuple):
@@ -197,23 +199,53 @@ class RoundAt(NamedTuple):
 
         ``secret`` is a key that nobody else knows, for noise that is to hide a client from the server too.
         """
-        algorithm, objective, wire = self.round.algorithm, self.round.objective, self.round.wire
-        own = self.round.of_method(state)
-        down, announced = (down, ()) if wire is None else down
+        wire, result = self.round.wire, self._local(phase, down, state, samples, client)
+        if wire is None or phase is Phase.REFRESH:
+            return result
+        assert result.state is not None
+        sent = wire.send(result.up, down.wire, state.wire, self._sending_key(client, secret))
+        return result._replace(state=result.state._replace(wire=sent.own), up=Wired(sent.up, sent.note))
+
+    def pack(
+        self,
+        phase: Phase,
+        down: Any,
+        state: Any,
+        samples: ClientSamples,
+        client: Array | int,
+        secret: Array | None = None,
+    ) -> ClientResult:
+        """As ``work``, but what goes up is as it truly travels: packed, where the wire packs it."""
+        wire, result = self.round.wire, self._local(phase, down, state, samples, client)
+        if wire is None or phase is Phase.REFRESH:
+            return result
+        assert result.state is not None
+        payload, sent = wire.encode(result.up, down.wire, state.wire, self._sending_key(client, secret))
+        return result._replace(state=result.state._replace(wire=sent.own), up=payload)
+
+    def unpack(self, phase: Phase, payload: Any, up: Any) -> Any:
+        """What ``work`` sends up, from what ``pack`` does; ``up`` has its shapes."""
+        wire = self.round.wire
+        if wire is None or phase is Phase.REFRESH:
+            return payload
+        return Wired(*wire.decode(payload, up.method))
+
+    def _local(self, phase: Phase, down: Any, state: Any, samples: ClientSamples, client: Array | int) -> ClientResult:
+        """A client's work before anything happens to its update; where there is a wire, the state is with its part."""
+        algorithm, objective, own = self.round.algorithm, self.round.objective, self.round.of_method(state)
+        down = self.round.of_method(down)
         if phase is Phase.REFRESH:
             assert isinstance(algorithm, RefreshingAlgorithm)
             key = client_key(self.keys.refresh, client)
             result = algorithm.refresh(objective, down, own, samples, key, self.round.participation)
         else:
             result = algorithm.client_update(objective, down, own, samples, client_key(self.keys.work, client))
-        if wire is None:
+        if self.round.wire is None:
             return result
-        kept = own if result.state is None else result.state
-        if phase is Phase.REFRESH:
-            return result._replace(state=Wired(kept, state.wire))
-        key = client_key(self.keys.sending, client) if secret is None else secret
-        sent = wire.send(result.up, announced, state.wire, key)
-        return ClientResult(Wired(kept, sent.own), Wired(sent.up, sent.note), result.metrics)
+        return result._replace(state=Wired(own if result.state is None else result.state, state.wire))
+
+    def _sending_key(self, client: Array | int, secret: Array | None) -> Array:
+        return client_key(self.keys.sending, client) if secret is None else secret
 
     def combine(self, ups: Any, weights: Array) -> Any:
         """One update of many (leading axis); members of weight zero do not count, whatever they hold."""
@@ -223,7 +255,7 @@ class RoundAt(NamedTuple):
             return weighted(share, ups)
         return Wired(wire.aggregator.combine(ups.method, weights), weighted(share, ups.wire))
 
-    def close(self, server: Any, means: tuple[Any, ...], members: int) -> Any:
+    def close(self, server: Any, means: tuple[Any, ...], members: Array | int) -> Any:
         """The server's next state, from what ``combine`` made of each phase's updates, ``members`` in each."""
         wire, algorithm = self.round.wire, self.round.algorithm
         mean, before = means[-1], self.round.of_method(server)

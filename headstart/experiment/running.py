@@ -18,10 +18,13 @@ from headstart.simulate import Callback, Evaluation, Result, train
 from headstart.simulate.identity import data_digest
 from headstart.wire import PrivacySpent, Wire, privacy_spent
 
-__all__ = ["Callbacks", "Job", "RunResult"]
+__all__ = ["Callbacks", "Job", "RunResult", "Trainer"]
 
 Callbacks = Sequence[Callback] | Callable[[str], Sequence[Callback]]
 """Who watches a run: the same for all methods, or what a function of the method's name returns."""
+
+Trainer = Callable[["Job", str, MethodJournal | None, Sequence[Callback]], Result]
+"""What trains a method of a job, by its name, with its journal and those who watch."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -53,10 +56,14 @@ class RunResult:
 
 
 class Job:
-    """Checked settings with the data loaded and the algorithms built: what can be wrong with them has been found."""
+    """Checked settings with the data loaded and the algorithms built: what can be wrong with them has been found.
 
-    def __init__(self, settings: Settings, federation: Federation):
+    Methods are trained by ``trainer``: in this process by the simulator, unless another driver is given.
+    """
+
+    def __init__(self, settings: Settings, federation: Federation, trainer: Trainer | None = None):
         self.settings, self.federation = settings, federation
+        self._trainer = trainer or simulated
         self.algorithms: dict[str, Algorithm] = {label: method.build() for label, method in settings.methods.items()}
         self.problem = settings.problem(federation)
         self.wire: Wire | None = None if settings.wire is None else settings.wire.build()
@@ -78,7 +85,7 @@ class Job:
                 continue  # trained to the end, and only its checkpoints have been removed
             watching = callbacks(label) if callable(callbacks) else callbacks
             try:
-                results[label] = result = self._train(label, journal, watching)
+                results[label] = result = self._trainer(self, label, journal, watching)
                 if result.rounds < rounds:
                     stopped = label
                     break
@@ -110,38 +117,40 @@ class Job:
         train, clients = self.settings.train, self.federation.trained
         return privacy_spent(wire, train.rounds, cohort_size(train.cohort, clients), clients)
 
-    def _train(self, label: str, journal: MethodJournal | None, callbacks: Sequence[Callback]) -> Result:
-        settings = self.settings.train
-        memory: Path | None = None
-        if settings.memory == "disk":
-            if journal is None:
-                raise UsageError("train.memory is 'disk', but the run has no folder.", "Name one with out.")
-            memory = journal.path / "memory"
-        return train(
-            self.algorithms[label],
-            self.problem,
-            self.federation,
-            rounds=settings.rounds,
-            cohort=settings.cohort,
-            weighting=settings.weighting,
-            seed=self.settings.seed,
-            evaluation=self._evaluation(self.algorithms[label]),
-            backend=settings.backend,
-            devices=settings.devices,
-            at_once=settings.at_once,
-            chunk=settings.chunk,
-            memory=memory,
-            journal=journal,
-            callbacks=callbacks,
-            wire=self.wire,
-        )
-
-    def _evaluation(self, algorithm: Algorithm) -> Evaluation:
+    def evaluation(self, label: str) -> Evaluation:
         """A method whose rounds compute no gradient stays as it is: it is looked at before and after them."""
         evaluation = self.settings.evaluate
-        if algorithm.cost().gradients:
+        if self.algorithms[label].cost().gradients:
             return evaluation
         return replace(evaluation, every=self.settings.train.rounds)
+
+
+def simulated(job: Job, label: str, journal: MethodJournal | None, callbacks: Sequence[Callback]) -> Result:
+    """Train a method in this process, with the data of all clients."""
+    settings = job.settings.train
+    memory: Path | None = None
+    if settings.memory == "disk":
+        if journal is None:
+            raise UsageError("train.memory is 'disk', but the run has no folder.", "Name one with out.")
+        memory = journal.path / "memory"
+    return train(
+        job.algorithms[label],
+        job.problem,
+        job.federation,
+        rounds=settings.rounds,
+        cohort=settings.cohort,
+        weighting=settings.weighting,
+        seed=job.settings.seed,
+        evaluation=job.evaluation(label),
+        backend=settings.backend,
+        devices=settings.devices,
+        at_once=settings.at_once,
+        chunk=settings.chunk,
+        memory=memory,
+        journal=journal,
+        callbacks=callbacks,
+        wire=job.wire,
+    )
 
 
 def _kept(error: OSError | CannotWrite, directory: RunDirectory | None) -> Exception:

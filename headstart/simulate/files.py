@@ -58,14 +58,15 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, 
     _atomically(path, lambda temporary: save_file(arrays | bits, temporary, metadata=metadata | types))
 
 
-def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Read named arrays back."""
+def read_arrays(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Read named arrays back, those whose names begin so."""
     with safe_open(path, framework="numpy") as file:
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        arrays = {name: file.get_tensor(name) for name in file.keys() if name.startswith(prefix)}  # noqa: SIM118
         metadata = file.metadata() or {}
     for key in [key for key in metadata if key.startswith(TYPE)]:
-        name = key.removeprefix(TYPE)
-        arrays[name] = arrays[name].view(np.dtype(metadata.pop(key)))
+        name, dtype = key.removeprefix(TYPE), np.dtype(metadata.pop(key))
+        if name in arrays:
+            arrays[name] = arrays[name].view(dtype)
     return arrays, metadata
 
 

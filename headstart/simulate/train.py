@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -12,20 +12,39 @@ import numpy as np
 import pyarrow as pa
 from jax import Array
 
-from headstart.core import Algorithm, Params, Size, Weighting
+from headstart.core import Algorithm, Params, Round, Size, Weighting
 from headstart.data import Federation
 from headstart.errors import Diverged, UsageError
 from headstart.problems import Problem
 from headstart.simulate.callbacks import Callback, Run, watched
 from headstart.simulate.drive import drive
 from headstart.simulate.evaluate import Evaluation, summarize
-from headstart.simulate.identity import data_digest, digest
+from headstart.simulate.identity import Identity, data_digest, digest
 from headstart.simulate.journal import Journal, Unrecorded
 from headstart.simulate.rounds import Backend
 from headstart.simulate.simulation import Simulation
 from headstart.wire import Wire
 
-__all__ = ["Result", "train"]
+__all__ = ["Result", "Trainable", "identity_of", "train", "train_run"]
+
+
+class Trainable(Run, Protocol):
+    """One federation in training, whoever drives its rounds."""
+
+    algorithm: Algorithm
+    """As it works on the problem."""
+    evaluation_key: Array
+
+    @property
+    def federation(self) -> Federation:
+        """Who the clients are."""
+
+    @property
+    def one_round(self) -> Round:
+        """The round as every driver has it."""
+
+    def client_states(self, ids: np.ndarray) -> Any:
+        """The method's states of some clients, stacked."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +65,7 @@ class Result:
     """Rounds done."""
     stopped: str | None
     """Why a callback ended the run before its last round; ``None`` if none did."""
-    _simulation: Simulation
+    _simulation: Trainable
     _evaluation: Evaluation
 
     @property
@@ -144,31 +163,65 @@ def train(
         algorithm, problem, federation, cohort=cohort, weighting=weighting, seed=seed, params=params,
         backend=backend, devices=devices, at_once=at_once, memory=memory, wire=wire,
     )  # fmt: skip
+    identity: Identity = {}
+    if journal is not None:
+        identity = identity_of(algorithm, problem, federation, cohort, weighting, seed, params, wire)
+    return train_run(
+        sim, rounds=rounds, evaluation=evaluation, journal=journal, identity=identity, chunk=chunk, callbacks=callbacks
+    )
+
+
+def identity_of(
+    algorithm: Algorithm,
+    problem: Problem,
+    federation: Federation,
+    cohort: float | int,
+    weighting: Weighting,
+    seed: int,
+    params: Params | None,
+    wire: Wire | None,
+) -> Identity:
+    """What decides a run.
+
+    Not how long or on what it runs, nor when it is evaluated: a run may be made longer, or go on elsewhere.
+    """
+    decisive = {
+        "algorithm": algorithm, "problem": problem, "seed": seed, "cohort": cohort, "weighting": weighting,
+        "params": params, "wire": wire,
+    }  # fmt: skip
+    return {name: digest(part) for name, part in decisive.items()} | {"data": data_digest(federation)}
+
+
+def train_run(
+    run: Trainable,
+    *,
+    rounds: int,
+    evaluation: Evaluation,
+    journal: Journal | None,
+    identity: Identity,
+    chunk: int | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Result:
+    """Drive a run until ``rounds`` rounds are done, and gather what it leaves."""
     if journal is None:
         journal = Unrecorded()
-    else:
-        # Not how long or on what it runs, nor when it is evaluated: a run may be made longer, or go on elsewhere.
-        decisive = {
-            "algorithm": algorithm, "problem": problem, "seed": seed, "cohort": cohort, "weighting": weighting,
-            "params": params, "wire": wire,
-        }  # fmt: skip
-        journal.identify({name: digest(part) for name, part in decisive.items()} | {"data": data_digest(federation)})
+    journal.identify(identity)
     with watched(callbacks):
         stopped = drive(
-            sim, rounds=rounds, evaluation=evaluation, journal=journal, chunk=chunk, callbacks=callbacks,
+            run, rounds=rounds, evaluation=evaluation, journal=journal, chunk=chunk, callbacks=callbacks,
             check=refuse_divergence,
         )  # fmt: skip
         history, evaluations = journal.tables()
         assert evaluations is not None
         result = Result(
-            server=sim.state.server,
-            clients=sim.state.clients,
+            server=run.state.server,
+            clients=run.state.clients,
             history=history if history is not None else pa.table({}),
             table=evaluations,
-            summary=summarize(evaluations, problem.metrics),
-            rounds=sim.round,
+            summary=summarize(evaluations, run.problem.metrics),
+            rounds=run.round,
             stopped=stopped,
-            _simulation=sim,
+            _simulation=run,
             _evaluation=evaluation,
         )
         for callback in callbacks:

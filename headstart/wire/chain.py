@@ -67,7 +67,7 @@ class Wire(eqx.Module):
         return _send(self.parts, up, announced, own, self._keys(key))
 
     def receive(
-        self, server_state: tuple[Any, ...], mean: Any, note: tuple[Any, ...], members: int, key: Array
+        self, server_state: tuple[Any, ...], mean: Any, note: tuple[Any, ...], members: Array | int, key: Array
     ) -> tuple[Any, tuple[Any, ...]]:
         """At the server, on the aggregate of ``members`` clients and the mean of their notes."""
         if not self.parts:

@@ -113,7 +113,9 @@ class AdaptiveClip(Clipping):
         shortened, within = clipped(up, announced)
         return Sent(shortened, own, within.astype(jnp.float32))
 
-    def receive(self, server_state: Array, mean: Any, note: Array, members: int, key: Array) -> tuple[Any, Array]:
+    def receive(
+        self, server_state: Array, mean: Any, note: Array, members: Array | int, key: Array
+    ) -> tuple[Any, Array]:
         return mean, server_state * jnp.exp(-self.rate * (note - self.quantile)).astype(server_state.dtype)
 
     def payload_bytes(self, like: Any, before: int) -> int:

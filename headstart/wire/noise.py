@@ -76,7 +76,7 @@ class GaussianMechanism(WirePart):
         up, note = self._noisy(sent.up, sent.note, self.clip.bound(announced), 1, noise_key)
         return Sent(up, sent.own, note)
 
-    def receive(self, server_state: Any, mean: Any, note: Any, members: int, key: Array) -> tuple[Any, Any]:
+    def receive(self, server_state: Any, mean: Any, note: Any, members: Array | int, key: Array) -> tuple[Any, Any]:
         clip_key, noise_key = jax.random.split(key)
         if self.noise.at == "server":
             norm = self.clip.bound(self.clip.announce(server_state))
@@ -86,7 +86,7 @@ class GaussianMechanism(WirePart):
     def payload_bytes(self, like: Any, before: int) -> int:
         return self.clip.payload_bytes(like, before)
 
-    def _noisy(self, up: Any, note: Any, norm: Array | float, members: int, key: Array) -> tuple[Any, Any]:
+    def _noisy(self, up: Any, note: Any, norm: Array | float, members: Array | int, key: Array) -> tuple[Any, Any]:
         """The mean over ``members`` of updates and of notes whose sums carry the mechanism's noise."""
         up_key, note_key = jax.random.split(key)
         on_up, on_note = self.clip.share_noise(self.noise.multiplier)

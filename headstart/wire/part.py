@@ -59,7 +59,7 @@ class WirePart(eqx.Module):
         """At the client, with a key of this client and round."""
         return Sent(up, own)
 
-    def receive(self, server_state: Any, mean: Any, note: Any, members: int, key: Array) -> tuple[Any, Any]:
+    def receive(self, server_state: Any, mean: Any, note: Any, members: Array | int, key: Array) -> tuple[Any, Any]:
         """At the server: the aggregate of ``members`` clients after this part, and the server's next state."""
         return mean, server_state
 

@@ -62,19 +62,34 @@ def default_delta(clients: int) -> float:
     return min(1e-5, clients**-1.1)
 
 
-def privacy_spent(wire: Wire, rounds: int, cohort: int, clients: int) -> PrivacySpent | None:
-    """The privacy of a run with this wire; ``None`` without noise on it."""
+def privacy_spent(
+    wire: Wire, rounds: int, cohort: int, clients: int, secret_cohorts: bool = True
+) -> PrivacySpent | None:
+    """The privacy of a run with this wire; ``None`` without noise on it.
+
+    ``secret_cohorts`` is whether nobody but the server knows who takes part in which round.
+    """
     mechanism = wire.mechanism()
     if mechanism is None:
         return None
     at = mechanism.noise.at
     delta = default_delta(clients) if wire.delta is None else wire.delta
-    epsilon = epsilon_of(float(mechanism.noise.multiplier), delta, rounds, cohort, clients, at)
+    epsilon = epsilon_of(float(mechanism.noise.multiplier), delta, rounds, cohort, clients, at, secret_cohorts)
     note = f"{rounds} rounds, {cohort} of {clients} clients per round"
+    if at == "server" and cohort < clients and not secret_cohorts:
+        note += ", of whom sites know the numbers"
     return PrivacySpent(epsilon, delta, "central" if at == "server" else "local", note)
 
 
-def epsilon_of(multiplier: float, delta: float, rounds: int, cohort: int, clients: int, at: Where = "server") -> float:
+def epsilon_of(
+    multiplier: float,
+    delta: float,
+    rounds: int,
+    cohort: int,
+    clients: int,
+    at: Where = "server",
+    secret_cohorts: bool = True,
+) -> float:
     r"""Epsilon at ``delta`` after ``rounds`` rounds, each with ``cohort`` of ``clients`` drawn without replacement.
 
     With everyone in every round it is that of one Gaussian mechanism with ``mu = 2 sqrt(rounds) / multiplier``, exactly
@@ -83,7 +98,8 @@ def epsilon_of(multiplier: float, delta: float, rounds: int, cohort: int, client
     At the clients, a client is exposed in the rounds in which it takes part, and everyone may know which these are.
     Their number is binomial whatever the data are, so delta is the mean of the same formula's over it, exactly.
 
-    At the server, the draw of a secret cohort amplifies privacy. With q the cohort's share, one round has
+    The same holds at the server where cohorts are no secret, as of sites that know the seed. Otherwise the draw of a
+    secret cohort amplifies privacy there. With q the cohort's share, one round has
 
     .. math:: \delta(\epsilon) = q\, \delta_\mu\bigl(\log(1 + (e^\epsilon - 1) / q)\bigr), \quad \epsilon \ge 0
 
@@ -98,7 +114,7 @@ def epsilon_of(multiplier: float, delta: float, rounds: int, cohort: int, client
     if multiplier == 0:
         return math.inf
     mu = 2 / multiplier
-    if at == "server" and cohort < clients:
+    if at == "server" and secret_cohorts and cohort < clients:
         return _amplified(mu, cohort / clients, rounds, delta)
     times = np.arange(1, rounds + 1)
     chance = binom.pmf(times, rounds, cohort / clients)

@@ -102,6 +102,16 @@ def test_more_noise_fewer_rounds_and_smaller_cohorts_protect_better(at):
     assert epsilons(multiplier=[0.0]) == [math.inf]
 
 
+def test_cohorts_that_are_no_secret_do_not_amplify():
+    """An adversary who knows who took part sees a plain Gaussian in those rounds, wherever the noise was added."""
+    known = epsilon_of(2.0, DELTA, 10, 3, 10, "server", secret_cohorts=False)
+    assert known == epsilon_of(2.0, DELTA, 10, 3, 10, "client")
+    assert known > epsilon_of(2.0, DELTA, 10, 3, 10, "server")
+    spent = privacy_spent(wire(clip=1.0, noise=2.0, delta=DELTA), 10, 3, 10, secret_cohorts=False)
+    assert spent.epsilon == known
+    assert spent.note == "10 rounds, 3 of 10 clients per round, of whom sites know the numbers"
+
+
 @pytest.mark.parametrize("at", ["server", "client"])
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_the_noise_for_an_epsilon(epsilon, at):

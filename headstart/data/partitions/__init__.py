@@ -3,8 +3,8 @@
 from headstart.config import register
 from headstart.data.partitions.dirichlet_mixtures import DirichletMixtures
 from headstart.data.partitions.few_shot import Alphabets, DisjointTasks
-from headstart.data.partitions.natural import Natural
-from headstart.data.partitions.partition import Partition, Partitioner
+from headstart.data.partitions.natural import Natural, SmallClients
+from headstart.data.partitions.partition import Partition, Partitioner, drawn_away
 from headstart.data.partitions.rotations import Rotations
 from headstart.data.partitions.shards import Shards
 from headstart.data.partitions.sizes import IID, QuantitySkew
@@ -37,9 +37,11 @@ __all__ = [
     "QuantitySkew",
     "Rotations",
     "Shards",
+    "SmallClients",
     "Spread",
     "TwoGroups",
     "describe",
+    "drawn_away",
 ]
 
 register(Partitioner, PARTITIONS)

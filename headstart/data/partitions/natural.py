@@ -21,7 +21,15 @@ from headstart.data.rows import RowLists, starts_of
 from headstart.data.samples import Samples
 from headstart.errors import UsageError
 
-__all__ = ["Natural"]
+__all__ = ["Natural", "SmallClients"]
+
+
+class SmallClients(UsageError):
+    """Clients are too small to be split; ``droppable`` unless all of them are."""
+
+    def __init__(self, problem: str, remedy: str, droppable: bool):
+        super().__init__(problem, remedy)
+        self.droppable = droppable
 
 
 class _Owned(NamedTuple):
@@ -78,9 +86,11 @@ class Natural(Partitioner):
             raise UsageError(f"{samples.name} has no samples.", "Give it some.")
         groups, group_clients = self._groups(samples, owner)
         names, owned, notes = self._without_small(samples, names, owner, group_clients)
-        keys = owned.of(samples.keys(seed, "natural"))
+        row_keys = samples.keys(seed, "natural")
+        keys = owned.of(row_keys)
         if self.group is not None:
-            chosen = self._test_groups(groups, group_clients, _strata(samples), seed)
+            group_keys = _sums(groups, row_keys, len(group_clients))
+            chosen = self._test_groups(groups, group_clients, _strata(samples), group_keys)
             order, is_test = _marked(owned, keys, chosen[owned.of(groups)])
         elif self.test_share == "own":
             order, is_test = _marked(owned, keys, owned.of(_own_test(samples)))
@@ -124,18 +134,36 @@ class Natural(Partitioner):
     ) -> tuple[pa.Array, _Owned, list[str]]:
         """The clients that are large enough, their rows, and a word about the others."""
         counts = np.bincount(owner, minlength=len(names))
-        least = max(self.min_samples, 2)
-        wrong = [(counts < least, lambda i: f"{counts[i]} samples, fewer than {least}")]
-        if self.group is not None:
-            of_each = np.bincount(group_clients, minlength=len(names))
-            wrong.append((of_each < 2, lambda i: f"all of its {counts[i]} samples in one {self.group}"))
+        groups = None if self.group is None else np.bincount(group_clients, minlength=len(names))
+        tests = None
         if self.test_share == "own":
             tests = np.bincount(owner[_own_test(samples)], minlength=len(names))
+        kept, notes = self.large_enough(names, samples.name, counts, groups, tests)
+        if kept.all():
+            return names, _Owned(None, owner, counts), notes
+        rows = np.flatnonzero(kept[owner])
+        number = np.cumsum(kept) - 1
+        return names.filter(pa.array(kept)), _Owned(rows, number[owner[rows]], counts[kept]), notes
+
+    def large_enough(
+        self,
+        names: pa.Array,
+        where: str,
+        counts: np.ndarray,
+        groups: np.ndarray | None = None,
+        tests: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, list[str]]:
+        """Which clients can be split, and a word about the others, from their numbers of rows, groups and test rows."""
+        least = max(self.min_samples, 2)
+        wrong = [(counts < least, lambda i: f"{counts[i]} samples, fewer than {least}")]
+        if groups is not None:
+            wrong.append((groups < 2, lambda i: f"all of its {counts[i]} samples in one {self.group}"))
+        if tests is not None:
             wrong.append((tests == 0, lambda i: f"none of its {counts[i]} samples in the test set"))
             wrong.append((tests == counts, lambda i: f"all of its {counts[i]} samples in the test set"))
         small = np.logical_or.reduce([mask for mask, _ in wrong])
         if not small.any():
-            return names, _Owned(None, owner, counts), []
+            return ~small, []
         first = int(np.flatnonzero(small)[0])
         reason = next(words(first) for mask, words in wrong if mask[first])
         others = f"{int(small.sum())} of {len(names)} clients are too small"
@@ -143,23 +171,20 @@ class Natural(Partitioner):
             remedy = "Lower min_samples, or choose another column."
             if not small.all():
                 remedy = "Drop such clients with small = 'drop', or give them more samples."
-            raise UsageError(
-                f"{samples.name}: client {names[first].as_py()!r} of column {self.column} has {reason}; {others}.",
+            raise SmallClients(
+                f"{where}: client {names[first].as_py()!r} of column {self.column} has {reason}; {others}.",
                 remedy,
+                droppable=not small.all(),
             )
-        rows = np.flatnonzero(~small[owner])
-        number = np.cumsum(~small) - 1
-        note = (
-            f"{others} and were left out with {len(owner) - len(rows)} samples: {names[first].as_py()!r} has {reason}."
-        )
-        return names.filter(pa.array(~small)), _Owned(rows, number[owner[rows]], counts[~small]), [note]
+        lost = int(counts[small].sum())
+        note = f"{others} and were left out with {lost} samples: {names[first].as_py()!r} has {reason}."
+        return ~small, [note]
 
-    def _test_groups(self, groups: np.ndarray, clients: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
-        """Which groups are for tests: of each client, a share of those of each majority label."""
+    def _test_groups(self, groups: np.ndarray, clients: np.ndarray, labels: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Which groups are for tests: of each client, a share of those of each majority label, drawn by keys."""
         assert self.test_share != "own"
         classes = int(labels.max(initial=0)) + 1
         stratum = clients * classes + _majority(groups, labels, classes)
-        keys = np.random.default_rng(seed).integers(0, 2**63, len(clients), dtype=np.uint64)
         order = shuffled_within(stratum, keys)
         _, alike = runs_of(stratum[order])
         tests = np.where(alike > 1, np.clip(np.rint(self.test_share * alike), 1, np.maximum(alike - 1, 1)), 0)
@@ -205,6 +230,12 @@ def _own_test(samples: Samples) -> np.ndarray:
     if samples.test is None:
         raise UsageError(f"{samples.name} has no test set of its own.", "Give test_share a value between 0 and 1.")
     return samples.test.astype(bool, copy=False)
+
+
+def _sums(groups: np.ndarray, keys: np.ndarray, count: int) -> np.ndarray:
+    """A random key for every group, which depends on its rows alone: the sum of theirs."""
+    lists = RowLists.by_owner(groups, count)
+    return np.add.reduceat(keys[lists.rows], lists.starts[:-1])
 
 
 def _majority(groups: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from headstart.data.rows import RowLists
 from headstart.data.samples import Samples
 from headstart.errors import UsageError
 
-__all__ = ["Partition", "Partitioner"]
+__all__ = ["Partition", "Partitioner", "drawn_away"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,22 +47,12 @@ class Partition:
         ``validation`` is the number, or the share of all clients, that are for validation among those held out. Who is
         held out does not depend on it.
         """
-        total = len(self)
-        held_out, validation = _number("held_out", held_out, total), _number("validation", validation, total)
-        if held_out >= total:
-            raise UsageError(f"held_out = {held_out} of {total} clients leaves none to train.", "Hold out fewer.")
-        if validation > held_out:
-            raise UsageError(
-                f"validation = {validation}, but held_out = {held_out} clients never train.",
-                "Hold out more clients, or take fewer of them for validation.",
-            )
-        drawn = np.random.default_rng(seed).permutation(total)[:held_out]
-        choosing, new = np.sort(drawn[:validation]), np.sort(drawn[validation:])
+        choosing, new = drawn_away(len(self), held_out, seed, validation)
         # Whoever is moved, the others keep their order; with the first ones gone, those behind them have moved up.
         dealt = self
-        for away in (choosing, new - np.searchsorted(choosing, new)):
-            dealt = dealt._with_last(away) if away.size else dealt
-        return replace(dealt, held_out=held_out, validation=validation)
+        for last in (choosing, new - np.searchsorted(choosing, new)):
+            dealt = dealt._with_last(last) if last.size else dealt
+        return replace(dealt, held_out=len(choosing) + len(new), validation=len(choosing))
 
     def _with_last(self, clients: np.ndarray) -> "Partition":
         """The same with some clients (increasing numbers) behind all others."""
@@ -83,6 +73,22 @@ class Partition:
         else:
             federation = Federation.from_samples(self.samples, self.train, self.query, self.support, **options)
         return replace(federation, partition=self, validation=self.validation)
+
+
+def drawn_away(
+    total: int, held_out: int | float, seed: int, validation: int | float = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which of so many clients never train, drawn by the seed: those for validation, and those new to everybody."""
+    held_out, validation = _number("held_out", held_out, total), _number("validation", validation, total)
+    if held_out >= total:
+        raise UsageError(f"held_out = {held_out} of {total} clients leaves none to train.", "Hold out fewer.")
+    if validation > held_out:
+        raise UsageError(
+            f"validation = {validation}, but held_out = {held_out} clients never train.",
+            "Hold out more clients, or take fewer of them for validation.",
+        )
+    drawn = np.random.default_rng(seed).permutation(total)[:held_out]
+    return np.sort(drawn[:validation]), np.sort(drawn[validation:])
 
 
 def _number(name: str, asked: int | float, total: int) -> int:

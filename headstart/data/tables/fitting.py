@@ -1,23 +1,39 @@
 """Means, deviations and categories, fitted on what clients train on and on nothing else."""
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from headstart.data.blocks import in_blocks
 from headstart.data.partitions import Partition
 from headstart.data.rows import RowLists
 from headstart.data.samples import TargetScale
 from headstart.data.tables.encoding import MISSING, CategoryColumn, Encoding, NumberColumn, bent
+from headstart.data.tables.middles import EXACT, ROUGH, lower_median
+from headstart.data.tables.moments import Moments
 from headstart.errors import UsageError
 
-__all__ = ["Standardize", "fitted", "fitted_target", "standardize_by_client", "training_rows"]
+__all__ = [
+    "Bend",
+    "Standardize",
+    "Statistics",
+    "bend_of",
+    "distances_of",
+    "drawn_in",
+    "fitted",
+    "fitted_by",
+    "fitted_target",
+    "sample_step",
+    "standardize_by_client",
+    "target_moments",
+    "target_scale",
+    "training_rows",
+    "values_of",
+]
 
 Standardize = Literal["federation", "client", "none"]
 """Whose mean and deviation numbers are standardised with."""
-
-BLOCK_ROWS = 8192
 
 LIMIT = 8.0
 """The most deviations from the mean that a model is given: rare, wild or wrong numbers are worth no more."""
@@ -29,22 +45,65 @@ SAMPLED_ROWS = 10_000
 """About as many rows are looked at for the middle of a column."""
 
 
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """What the training rows say of every column; those of rows that lie apart can be joined."""
+
+    rows: int
+    moments: Moments
+    seen: Mapping[int, np.ndarray]
+    """Of each column of categories, which there are."""
+
+    @classmethod
+    def of(cls, encoding: Encoding, x: np.ndarray, rows: np.ndarray) -> "Statistics":
+        """Of some rows, as an encoding stores them."""
+        seen = {}
+        for j, column in encoding.categories:
+            codes = x[rows, j].astype(np.int64)
+            seen[j] = np.bincount(codes[codes >= 0], minlength=len(column.categories)) > 0
+        return cls(len(rows), Moments.of(x, rows), seen)
+
+    def joined(self, other: "Statistics") -> "Statistics":
+        """Of the rows of both."""
+        seen = {j: here | other.seen[j] for j, here in self.seen.items()}
+        return Statistics(self.rows + other.rows, self.moments.joined(other.moments), seen)
+
+
+class Bend(NamedTuple):
+    """About which value a column is drawn in, and how far from it that begins."""
+
+    middle: float
+    width: float
+
+
 def fitted(encoding: Encoding, partition: Partition, standardize: Standardize) -> Encoding:
     """The encoding with what the training rows of the training clients say."""
     x, rows = partition.samples.x, training_rows(partition)
-    counts, means, deviations = _moments(x, rows)
-    bends = _bends(x, rows, encoding, deviations) if standardize == "federation" else {}
-    drawn_in = _bent_columns(encoding, bends, x, rows) if bends else {}
+    statistics = Statistics.of(encoding, x, rows)
+    bends = _bends(x, rows, encoding, statistics.moments.deviations) if standardize == "federation" else {}
+    bent_moments = Moments.of(x, rows, drawn_in(bends)) if bends else None
+    return fitted_by(encoding, standardize, statistics, bends, bent_moments)
+
+
+def fitted_by(
+    encoding: Encoding,
+    standardize: Standardize,
+    statistics: Statistics,
+    bends: Mapping[int, Bend],
+    bent_moments: Moments | None,
+) -> Encoding:
+    """The encoding with what is known of the training rows; ``bends`` and their moments are of heavy tails."""
+    counts, means, deviations = statistics.moments.counts, statistics.moments.means, statistics.moments.deviations
+    heavy = {} if bent_moments is None else _bent_columns(encoding, bends, bent_moments)
     columns: list[NumberColumn | CategoryColumn] = []
     for j, column in enumerate(encoding.columns):
         if isinstance(column, CategoryColumn):
-            seen = np.bincount(x[rows, j].astype(np.int64), minlength=len(column.categories))
-            known = tuple(name for name, count in zip(column.categories, seen, strict=True) if count)
+            known = tuple(name for name, there in zip(column.categories, statistics.seen[j], strict=True) if there)
             columns.append(replace(column, known=known))
             continue
-        column = replace(column, fill=float(means[j]), indicated=bool(counts[j] < len(rows)))
-        if j in drawn_in:
-            columns.append(replace(drawn_in[j], indicated=column.indicated))
+        column = replace(column, fill=float(means[j]), indicated=bool(counts[j] < statistics.rows))
+        if j in heavy:
+            columns.append(replace(heavy[j], indicated=column.indicated))
         elif standardize == "federation":
             columns.append(replace(column, center=float(means[j]), scale=_inverse(deviations[j])))
         elif standardize == "client":
@@ -57,8 +116,17 @@ def fitted(encoding: Encoding, partition: Partition, standardize: Standardize) -
 def fitted_target(partition: Partition) -> TargetScale:
     """The scale of a regression's targets: those of the training rows get mean 0 and deviation 1."""
     samples = partition.samples
-    y = samples.y[training_rows(partition)].astype(np.float64)
-    return replace(samples.target, center=float(y.mean()), scale=float(y.std()) or 1.0)
+    return target_scale(samples.target, target_moments(samples.y, training_rows(partition)))
+
+
+def target_moments(y: np.ndarray, rows: np.ndarray) -> Moments:
+    """Of the targets of some rows."""
+    return Moments.of(y.reshape(-1, 1), rows)
+
+
+def target_scale(target: TargetScale, moments: Moments) -> TargetScale:
+    """The scale that gives the targets of the training rows mean 0 and deviation 1."""
+    return replace(target, center=float(moments.means[0]), scale=float(moments.deviations[0]) or 1.0)
 
 
 def training_rows(partition: Partition) -> np.ndarray:
@@ -67,57 +135,75 @@ def training_rows(partition: Partition) -> np.ndarray:
     return partition.train.rows[: partition.train.starts[trained]]
 
 
-class _Bend(NamedTuple):
-    """About which value a column is drawn in, and how far from it that begins."""
-
-    middle: float
-    width: float
+def sample_step(rows: int) -> int:
+    """Of so many training rows, one in how many is looked at for the middle of a column."""
+    return max(1, rows // SAMPLED_ROWS)
 
 
-def _bends(x: np.ndarray, rows: np.ndarray, encoding: Encoding, deviations: np.ndarray) -> dict[int, _Bend]:
-    """The columns of heavy tails: their deviation is a multiple of what it would be if it came from the middle half.
+def values_of(column: np.ndarray) -> np.ndarray:
+    """The values that there are."""
+    return column[column != MISSING].astype(np.float64)
 
-    Rows that have the median itself (most, of a count that is mostly zero) do not count for the width of the middle.
+
+def distances_of(values: np.ndarray, middle: float) -> np.ndarray:
+    """How far values are from the median; rows that have the median itself (most, of a count that is mostly zero) do
+    not count for the width of the middle."""
+    distances = np.abs(values - middle)
+    return distances[distances > 0]
+
+
+def bend_of(middle: float | None, distance: float | None, deviation: float) -> Bend | None:
+    """How a column of heavy tails is drawn in, from its median, the median distance from it, and its deviation.
+
+    Its deviation is a multiple of what it would be if it came from the middle half.
     """
+    if middle is None or distance is None:
+        return None
+    # The median distance of a normal variable from its mean is 0.6745 deviations.
+    width = distance / 0.6745
+    return Bend(middle, width) if width and deviation > HEAVY * width else None
+
+
+def _bends(x: np.ndarray, rows: np.ndarray, encoding: Encoding, deviations: np.ndarray) -> dict[int, Bend]:
+    """The columns of heavy tails."""
     found = {}
-    few = x[np.sort(rows[:: max(1, len(rows) // SAMPLED_ROWS)])]
+    few = x[np.sort(rows[:: sample_step(len(rows))])]
     for j, _ in encoding.numbers:
-        values = few[:, j][few[:, j] != MISSING].astype(np.float64)
-        if not len(values):
-            continue
-        middle = float(np.median(values))
-        distances = np.abs(values - middle)
-        distances = distances[distances > 0]
-        # The median distance of a normal variable from its mean is 0.6745 deviations.
-        width = float(np.median(distances)) / 0.6745 if len(distances) else 0.0
-        if width and deviations[j] > HEAVY * width:
-            found[j] = _Bend(middle, width)
+        values = values_of(few[:, j])
+        middle = lower_median(values, EXACT) if len(values) else None
+        distances = values if middle is None else distances_of(values, middle)
+        distance = lower_median(distances, ROUGH) if len(distances) else None
+        if (bend := bend_of(middle, distance, deviations[j])) is not None:
+            found[j] = bend
     return found
 
 
-def _bent_columns(
-    encoding: Encoding, bends: dict[int, _Bend], x: np.ndarray, rows: np.ndarray
-) -> dict[int, NumberColumn]:
+def drawn_in(bends: Mapping[int, Bend]) -> Callable[[np.ndarray], np.ndarray]:
+    """What takes the columns of heavy tails from a block of rows, and draws them in."""
+    where, (middles, widths) = list(bends), np.array(list(bends.values())).T
+
+    def take(block: np.ndarray) -> np.ndarray:
+        values = block[:, where].astype(np.float64)
+        return np.where(values == MISSING, MISSING, bent(values, middles, widths, np.arcsinh))
+
+    return take
+
+
+def _bent_columns(encoding: Encoding, bends: Mapping[int, Bend], moments: Moments) -> dict[int, NumberColumn]:
     """The columns of heavy tails, standardised after they have been drawn in."""
-    where, middles, widths = list(bends), *np.array(list(bends.values())).T
-    chosen = np.zeros(len(x), bool)
-    chosen[rows] = True
-
-    def block_sums(part: slice) -> np.ndarray:
-        block = x[part][:, where].astype(np.float64)
-        there = chosen[part, None] & (block != MISSING)
-        values = np.where(there, bent(block, middles, widths, np.arcsinh), 0)
-        return np.stack([there.sum(axis=0), values.sum(axis=0), (values**2).sum(axis=0)])
-
-    counts, first, second = np.array(in_blocks(block_sums, len(x), BLOCK_ROWS)).sum(axis=0)
-    centers = first / counts
-    scales = 1 / np.sqrt(second / counts - centers**2)
-    # What is missing becomes the mean of what a model is given, which is 0.
-    fills = middles + widths * np.sinh(centers)
     found = {}
-    for j, middle, width, center, scale, fill in zip(where, middles, widths, centers, scales, fills, strict=True):
-        fitted_as = {"middle": middle, "bend": width, "center": center, "scale": scale, "fill": fill}
-        found[j] = replace(encoding.columns[j], **{name: float(value) for name, value in fitted_as.items()})
+    for (j, (middle, width)), center, deviation in zip(bends.items(), moments.means, moments.deviations, strict=True):
+        column = encoding.columns[j]
+        assert isinstance(column, NumberColumn)
+        found[j] = replace(
+            column,
+            middle=middle,
+            bend=width,
+            center=float(center),
+            scale=_inverse(deviation),
+            # What is missing becomes the mean of what a model is given, which is 0.
+            fill=float(middle + width * np.sinh(center)),
+        )
     return found
 
 
@@ -169,37 +255,3 @@ def _both(partition: Partition) -> RowLists:
     )
     rows = np.concatenate([partition.train.rows, partition.query.rows])
     return RowLists.by_owner(owner, len(partition), rows)
-
-
-def _moments(x: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of every column: how many of some rows have a value, and their mean and standard deviation."""
-    few = np.where((few := x[rows[:1000]].astype(np.float64)) == MISSING, np.nan, few)
-    # Sums of differences from something near the mean lose nothing to rounding, even in single precision.
-    near = np.array([np.median(column[~np.isnan(column)]) if (~np.isnan(column)).any() else 0.0 for column in few.T])
-    chosen = np.zeros(len(x), bool)
-    chosen[rows] = True
-    for precision in (np.float32, np.float64):
-        sums = np.array(in_blocks(lambda part: _block_sums(x[part], chosen[part], near, precision), len(x), BLOCK_ROWS))  # noqa: B023
-        counts, first, second = sums.sum(axis=0)
-        if np.isfinite(second).all():
-            break
-    mean = first / np.maximum(counts, 1)
-    variance = np.maximum(second / np.maximum(counts, 1) - mean**2, 0)
-    # Rounding makes a constant column vary a little.
-    rounding = np.finfo(np.float32).eps * np.abs(near) / 4
-    return counts, near + mean, np.sqrt(np.where(variance < rounding**2, 0, variance))
-
-
-def _block_sums(block: np.ndarray, chosen: np.ndarray, near: np.ndarray, precision: type) -> np.ndarray:
-    """Of every column's values in chosen rows: how many there are, and their sum and sum of squares, less something."""
-    weight: np.ndarray = chosen.astype(precision)
-    counts = np.full(block.shape[1], weight.sum(), np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        values = block - near.astype(precision)
-        if block.min() <= MISSING:
-            missing = block == MISSING
-            counts -= weight @ missing
-            values[missing] = 0
-        first = weight @ values
-        values *= values
-        return np.stack([counts, first, weight @ values])

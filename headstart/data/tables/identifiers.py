@@ -1,6 +1,6 @@
 """Columns of texts that tell a model nothing: ids of rows or clients, and texts of which there are too many."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -9,7 +9,17 @@ from headstart.data.tables.reading import Source
 from headstart.data.tables.roles import Roles, holding
 from headstart.errors import UsageError
 
-__all__ = ["MAX_CATEGORIES", "is_number", "without_identifiers"]
+__all__ = [
+    "MAX_CATEGORIES",
+    "ColumnTexts",
+    "TextsRead",
+    "is_number",
+    "misplaced_texts",
+    "read_texts",
+    "why_no_feature",
+    "without",
+    "without_identifiers",
+]
 
 MAX_CATEGORIES = 100
 """The most categories that a column of texts may have: each is a feature."""
@@ -19,7 +29,7 @@ NEARLY = 0.9
 
 
 @dataclass
-class _Texts:
+class ColumnTexts:
     """What a column holds, as far as it has been read."""
 
     owners: dict[str | None, set[object]] = field(default_factory=dict)
@@ -35,39 +45,68 @@ class _Texts:
                 self.many = True
                 return
 
-    def why_not(self, rows: int, clients: int) -> str | None:
-        """Why the column is no feature, if so."""
-        distinct = len(self.owners)
-        if self.many:
-            return f"it has more than {MAX_CATEGORIES} different texts, as ids have"
-        if distinct > 1 and distinct >= NEARLY * rows:
-            return "nearly every row has a text of its own, as of an id"
-        one_each = sum(map(len, self.owners.values())) == clients
-        if distinct > 1 and one_each and distinct >= NEARLY * clients:
-            return "nearly every client has a text of its own, as of an id"
-        return None
+    @property
+    def pairs(self) -> int:
+        """How many pairs of a client and one of its texts there are."""
+        return sum(map(len, self.owners.values()))
+
+
+@dataclass
+class TextsRead:
+    """What some columns of texts hold, and of how many rows and clients."""
+
+    columns: dict[str, ColumnTexts]
+    rows: int = 0
+    clients: set[object] = field(default_factory=set)
+
+
+def read_texts(source: Source, client: str, names: Sequence[str]) -> TextsRead:
+    """Read some columns of texts, each as long as it may hold categories."""
+    found = TextsRead({name: ColumnTexts() for name in names})
+    for batch in source.batches(list(dict.fromkeys([client, *names]))):
+        found.rows += len(batch)
+        whose = _plain(batch.column(client))
+        # More clients than categories cannot be told apart by a column of few texts.
+        if len(found.clients) <= 2 * MAX_CATEGORIES:
+            found.clients.update(whose.unique().to_pylist())
+        for name, texts in found.columns.items():
+            if not texts.many:
+                texts.add(whose, _plain(batch.column(name)))
+    for name, texts in found.columns.items():
+        if texts.many:
+            _check_not_numbers(source, name, [text for text in texts.owners if text is not None])
+    return found
+
+
+def why_no_feature(distinct: int | None, pairs: int, rows: int, clients: int) -> str | None:
+    """Why a column of so many different texts is no feature, if so; ``None`` for more than categories may be."""
+    if distinct is None:
+        return f"it has more than {MAX_CATEGORIES} different texts, as ids have"
+    if distinct > 1 and distinct >= NEARLY * rows:
+        return "nearly every row has a text of its own, as of an id"
+    if distinct > 1 and pairs == clients and distinct >= NEARLY * clients:
+        return "nearly every client has a text of its own, as of an id"
+    return None
 
 
 def without_identifiers(source: Source, roles: Roles, asked_for: Sequence[str] | None) -> tuple[Roles, tuple[str, ...]]:
     """The roles without features that are ids, and a word about each; features that were asked for by name stay."""
-    texts = {name: _Texts() for name in roles.features if holding(source.schema.field(name).type) == "texts"}
-    if asked_for is not None or not texts:
+    names = [name for name in roles.features if holding(source.schema.field(name).type) == "texts"]
+    if asked_for is not None or not names:
         return roles, ()
-    rows = 0
-    clients: set[object] = set()
-    for batch in source.batches(list(dict.fromkeys([roles.client, *texts]))):
-        rows += len(batch)
-        whose = _plain(batch.column(roles.client))
-        # More clients than categories cannot be told apart by a column of few texts.
-        if len(clients) <= 2 * MAX_CATEGORIES:
-            clients.update(whose.unique().to_pylist())
-        for name, found in texts.items():
-            if not found.many:
-                found.add(whose, _plain(batch.column(name)))
-    for name, found in texts.items():
-        if found.many:
-            _check_not_numbers(source, name, [text for text in found.owners if text is not None])
-    reasons = {name: why for name, found in texts.items() if (why := found.why_not(rows, len(clients))) is not None}
+    found = read_texts(source, roles.client, names)
+    reasons = {
+        name: why
+        for name, texts in found.columns.items()
+        if (why := why_no_feature(
+            None if texts.many else len(texts.owners), texts.pairs, found.rows, len(found.clients)
+        ))
+    }  # fmt: skip
+    return without(roles, reasons, source.name)
+
+
+def without(roles: Roles, reasons: Mapping[str, str], where: str) -> tuple[Roles, tuple[str, ...]]:
+    """The roles without some features, and a word about each, which says why."""
     features = tuple(name for name in roles.features if name not in reasons)
     notes = tuple(
         f"The column {name!r} is left out: {why}. Name the columns to predict from (--features) to choose others."
@@ -75,7 +114,7 @@ def without_identifiers(source: Source, roles: Roles, asked_for: Sequence[str] |
     )
     if not features:
         raise UsageError(
-            f"{source.name} has no feature columns but such as hold ids: {', '.join(map(repr, reasons))}.",
+            f"{where} has no feature columns but such as hold ids: {', '.join(map(repr, reasons))}.",
             "Add columns that a model can predict from.",
         )
     return replace(roles, features=features), notes
@@ -97,6 +136,13 @@ def _check_not_numbers(source: Source, column: str, some: Sequence[str]) -> None
                 "Write a number or nothing there; for a category, write all values as words.",
             )
         start += len(batch)
+
+
+def misplaced_texts(texts: Iterable[str]) -> list[str]:
+    """Those that are no numbers, where most are."""
+    texts = list(texts)
+    others = [text for text in texts if not is_number(text)]
+    return others if len(texts) - len(others) > len(others) else []
 
 
 def is_number(text: str) -> bool:

@@ -1,47 +1,28 @@
 """From record batches to the arrays that samples are made of, one block of rows at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headstart.data.blocks import in_blocks
-from headstart.data.samples import Samples, TargetScale
+from headstart.data.samples import Samples
 from headstart.data.tables.encoding import MISSING, MISSING_CATEGORY, CategoryColumn, Encoding, NumberColumn
-from headstart.data.tables.identifiers import MAX_CATEGORIES, is_number
+from headstart.data.tables.identifiers import MAX_CATEGORIES, misplaced_texts
+from headstart.data.tables.labels import Kind, Labels, LabelSummary, label_chunk
 from headstart.data.tables.reading import Source
 from headstart.data.tables.roles import Roles, holding
+from headstart.data.tables.spans import LARGEST, Span
+from headstart.data.tables.values import absent, dictionary, numbers_of, ordered_dictionary, sortable
 from headstart.errors import UsageError
 
-__all__ = [
-    "Kind",
-    "Labels",
-    "Matrix",
-    "RowSink",
-    "Taken",
-    "coded_labels",
-    "coded_values",
-    "stored_rows",
-    "take_in",
-]
-
-Kind = Literal["auto", "classification", "regression"]
-
-MAX_CLASSES = 100
-"""Labels that are whole numbers can be classes when there are no more of them than this."""
-
-FEW_CLASSES = 20
-"""Whole numbers are taken for classes, where nobody says what they are, when there are no more of them than this."""
+__all__ = ["Matrix", "RawRows", "RowSink", "Taken", "read_rows", "stored_rows", "take_in"]
 
 BLOCK_ROWS = 8192
 """Rows that are written at a time: columns of them, one after the other, while the block stays in the cache."""
-
-NARROW = 2.0**-12
-"""A column whose range is a smaller part of its magnitude than this is stored less an offset."""
 
 
 class RowSink(Protocol):
@@ -79,47 +60,6 @@ class Matrix:
         return self.values[: self.filled]
 
 
-@dataclass(frozen=True, eq=False)
-class Taken:
-    """A table's rows as arrays: what they hold, whose they are, and what is known of the columns before any fit."""
-
-    x: np.ndarray
-    labels: "Labels"
-    columns: dict[str, np.ndarray | pa.DictionaryArray]
-    encoding: Encoding
-
-    def samples(self, name: str) -> Samples:
-        """The rows as samples, whose transform is not fitted yet."""
-        labels = self.labels
-        return Samples(name, self.x, labels.y, labels.classes, columns=self.columns, target=labels.target)
-
-
-@dataclass(frozen=True, eq=False)
-class Labels:
-    """Class numbers and what they stand for, or the targets of a regression; and a line that says which."""
-
-    y: np.ndarray
-    classes: tuple[str, ...] | None
-    note: str
-    target: TargetScale = field(default_factory=TargetScale)
-
-
-@dataclass(frozen=True)
-class _Span:
-    """The least and greatest value of a column so far."""
-
-    low: float = np.inf
-    high: float = -np.inf
-
-    def joined(self, other: "_Span") -> "_Span":
-        return _Span(min(self.low, other.low), max(self.high, other.high))
-
-    def offset(self) -> float:
-        """What to store the column less of, so that single precision tells its values apart."""
-        narrow = self.high - self.low < NARROW * max(abs(self.low), abs(self.high))
-        return (self.low + self.high) / 2 if narrow else 0.0
-
-
 @dataclass
 class _Categories:
     """The categories of a column so far, numbered as they came."""
@@ -140,24 +80,107 @@ class _Batch:
         return self.start + int(i if self.kept is None else self.kept[i])
 
 
+@dataclass(frozen=True, eq=False)
+class RawRows:
+    """Rows as they were read, before it is settled how their columns are stored: texts are numbered as they came."""
+
+    source: Source
+    roles: Roles
+    drop_missing: bool
+    x: np.ndarray
+    spans: dict[str, Span]
+    """Of the columns of numbers."""
+    categories: dict[str, _Categories]
+    """Of the columns of texts."""
+    labels: list[pa.Array]
+    columns: dict[str, np.ndarray | pa.DictionaryArray]
+    """Whose each row is, and what groups or orders rows."""
+
+    def settle(self, columns: Sequence[NumberColumn | CategoryColumn]) -> np.ndarray:
+        """The rows as these columns store them. What was read is overwritten, so that this can be done once."""
+        offsets = {j: c.offset for j, c in enumerate(columns) if isinstance(c, NumberColumn) and c.offset}
+        if offsets:
+            self._write_less(offsets)
+        for j, column in enumerate(columns):
+            if isinstance(column, CategoryColumn):
+                self._number_anew(j, self.categories[column.name], column.categories)
+        return self.x
+
+    def _write_less(self, offsets: dict[int, float]) -> None:
+        """Write some columns again, less their offsets."""
+        needed = Roles(self.roles.client, self.roles.label, tuple(self.roles.features[j] for j in offsets))
+        start = 0
+        for batch in kept_batches(self.source, needed, self.drop_missing):
+            for j, offset in offsets.items():
+                values = numbers_of(batch.data.column(self.roles.features[j])).astype(np.float64) - offset
+                self.x[start : start + len(values), j] = np.where(np.isnan(values), MISSING, values)
+            start += len(batch.data)
+
+    def _number_anew(self, j: int, found: _Categories, names: Sequence[str]) -> None:
+        """Number a column's categories by a list of them; those that it lacks are -1."""
+        number = {name: i for i, name in enumerate(names)}
+        place = np.empty(len(found.numbers), np.float32)
+        place[list(found.numbers.values())] = [number.get(name, -1) for name in found.numbers]
+        if not np.array_equal(place, np.arange(len(place))):
+            for start in range(0, len(self.x), BLOCK_ROWS):
+                block = self.x[start : start + BLOCK_ROWS, j]
+                block[:] = place[block.astype(np.int64)]
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """A table's rows as arrays: what they hold, whose they are, and what is known of the columns before any fit."""
+
+    x: np.ndarray
+    labels: Labels
+    columns: dict[str, np.ndarray | pa.DictionaryArray]
+    encoding: Encoding
+
+    def samples(self, name: str) -> Samples:
+        """The rows as samples, whose transform is not fitted yet."""
+        labels = self.labels
+        return Samples(name, self.x, labels.y, labels.classes, columns=self.columns, target=labels.target)
+
+
 def take_in(source: Source, roles: Roles, sink: RowSink, kind: Kind, drop_missing: bool) -> Taken:
     """Read a source once (and columns of a narrow range twice) into a sink; texts become numbers of categories."""
-    schema = source.schema
-    numbers = {j: _Span() for j, c in enumerate(roles.features) if holding(schema.field(c).type) == "numbers"}
-    texts = {j: _Categories() for j, c in enumerate(roles.features) if j not in numbers}
+    numeric = [name for name in roles.features if holding(source.schema.field(name).type) == "numbers"]
+    raw = read_rows(source, roles, sink, numeric, drop_missing)
+    if not len(raw.x):
+        raise UsageError(f"{source.name} has no rows.", "Give a table with samples.")
+    columns: list[NumberColumn | CategoryColumn] = []
+    for name in roles.features:
+        if name in raw.spans:
+            extent = raw.spans[name].extent()
+            if extent.empty:
+                raise UsageError(
+                    f"{source.name}: column {name!r} has no values at all.", "Leave it out with features = [...]."
+                )
+            columns.append(NumberColumn(name, offset=extent.offset))
+        else:
+            _check_not_numbers(name, raw.categories[name], source)
+            # In alphabetical order, so that numbers do not depend on the order of the rows.
+            columns.append(CategoryColumn(name, tuple(sorted(raw.categories[name].numbers))))
+    target = LabelSummary.of(raw.labels, source, roles.label).target(kind, source.name, roles.label)
+    return Taken(raw.settle(columns), target.labels(raw.labels), raw.columns, Encoding(tuple(columns)))
+
+
+def read_rows(source: Source, roles: Roles, sink: RowSink, numeric: Collection[str], drop_missing: bool) -> RawRows:
+    """Read a source once into a sink, and note what its columns hold; ``numeric`` are the features that are numbers."""
+    numbers = {j: Span() for j, name in enumerate(roles.features) if name in numeric}
+    texts = {j: _Categories() for j, _ in enumerate(roles.features) if j not in numbers}
     coded: dict[str, list[pa.Array]] = {c: [] for c in (roles.client, roles.group) if c is not None}
     ordered: list[pa.Array] = []
     labels: list[pa.Array] = []
-    taken = 0
-    for batch in _batches(source, roles, drop_missing):
+    for batch in kept_batches(source, roles, drop_missing):
         data = batch.data
-        taken += len(data)
         for column, chunks in coded.items():
-            chunks.append(_dictionary(data.column(column)))
+            chunks.append(dictionary(data.column(column)))
         if roles.order is not None:
-            ordered.append(_sortable(data.column(roles.order), batch, source, roles.order))
-        labels.append(_label(data.column(roles.label)))
-        values = {j: _numbers(data.column(roles.features[j])) for j in numbers}
+            _check_order(data.column(roles.order), batch, source, roles.order)
+            ordered.append(sortable(data.column(roles.order)))
+        labels.append(label_chunk(data.column(roles.label)))
+        values = {j: numbers_of(data.column(roles.features[j])) for j in numbers}
         codes = {
             j: _category_codes(data.column(roles.features[j]), roles.features[j], known, batch, source)
             for j, known in texts.items()
@@ -170,9 +193,9 @@ def take_in(source: Source, roles: Roles, sink: RowSink, kind: Kind, drop_missin
             room: np.ndarray = room,
             values: dict[int, np.ndarray] = values,
             codes: dict[int, np.ndarray] = codes,
-        ) -> dict[int, _Span]:
-            for j, numbers_of in codes.items():
-                room[part, j] = numbers_of[part]
+        ) -> dict[int, Span]:
+            for j, numbers_of_texts in codes.items():
+                room[part, j] = numbers_of_texts[part]
 
             def place(j: int, i: int) -> str:
                 return _place(source, batch, part.start + i, roles.features[j])
@@ -183,46 +206,14 @@ def take_in(source: Source, roles: Roles, sink: RowSink, kind: Kind, drop_missin
             for j, span in spans.items():
                 numbers[j] = numbers[j].joined(span)
         sink.put(room)
-    if not taken:
-        raise UsageError(f"{source.name} has no rows.", "Give a table with samples.")
-    x = sink.whole()
-    offsets = {j: offset for j, span in numbers.items() if (offset := span.offset())}
-    if offsets:
-        _write_less(source, roles, drop_missing, x, offsets)
-    columns: list[NumberColumn | CategoryColumn] = []
-    for j, column in enumerate(roles.features):
-        if j in numbers:
-            if numbers[j].low > numbers[j].high:
-                raise UsageError(
-                    f"{source.name}: column {column!r} has no values at all.", "Leave it out with features = [...]."
-                )
-            columns.append(NumberColumn(column, offset=offsets.get(j, 0.0)))
-        else:
-            columns.append(CategoryColumn(column, _in_order(x, j, column, texts[j], source)))
-    known = {column: _ordered_dictionary(chunks, source, column) for column, chunks in coded.items()}
-    if roles.order is not None:
+    known: dict[str, np.ndarray | pa.DictionaryArray] = {
+        column: ordered_dictionary(chunks, source, column) for column, chunks in coded.items() if chunks
+    }
+    if ordered and roles.order is not None:
         known[roles.order] = np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in ordered])
-    return Taken(x, _targets(labels, kind, source, roles.label), known, Encoding(tuple(columns)))
-
-
-def coded_labels(values: Any, kind: Kind, source: Source, column: str) -> Labels:
-    """Labels given as an array."""
-    return _targets([_label(_array(values, source, column))], kind, source, column)
-
-
-def coded_values(values: Any, source: Source, column: str) -> pa.DictionaryArray:
-    """Values given as an array, as numbers into the distinct ones in order."""
-    return _ordered_dictionary([_dictionary(_array(values, source, column))], source, column)
-
-
-def _array(values: Any, source: Source, column: str) -> pa.Array:
-    try:
-        return pa.array(values, from_pandas=True)
-    except (pa.ArrowException, TypeError) as error:
-        raise UsageError(
-            f"{source.name}: {column} is no column: {' '.join(str(error).split())}",
-            "Give one value a row, of one type.",
-        ) from error
+    by_name = {roles.features[j]: span for j, span in numbers.items()}
+    categories = {roles.features[j]: found for j, found in texts.items()}
+    return RawRows(source, roles, drop_missing, sink.whole(), by_name, categories, labels, known)
 
 
 def stored_rows(encoding: Encoding, source: Source) -> np.ndarray:
@@ -238,7 +229,9 @@ def stored_rows(encoding: Encoding, source: Source) -> np.ndarray:
         for j, column in encoding.numbers:
             if holding(data.column(column.name).type) not in ("numbers", "nothing"):
                 raise UsageError(f"{source.name}: column {column.name!r} holds no numbers.", "It did in training.")
-            values = _numbers(data.column(column.name)) - column.offset
+            values = numbers_of(data.column(column.name))
+            if column.offset:
+                values = values.astype(np.float64) - column.offset
             _write_numbers(block, j, values, lambda i, c=column, b=batch: _place(source, b, i, c.name))  # type: ignore[misc]
         for j, category in encoding.categories:
             number = {value: i for i, value in enumerate(category.categories)}
@@ -248,24 +241,24 @@ def stored_rows(encoding: Encoding, source: Source) -> np.ndarray:
     return np.concatenate([np.empty((0, len(encoding.columns)), np.float32), *blocks])
 
 
-def _batches(source: Source, roles: Roles, drop_missing: bool) -> Iterator[_Batch]:
+def kept_batches(source: Source, roles: Roles, drop_missing: bool) -> Iterator[_Batch]:
     """The batches, without rows of no client or no label; such rows are an error unless they are to be dropped."""
     start = 0
     for data in source.batches(roles.all):
         kept = None
         for column in (roles.client, roles.label):
             values = data.column(column)
-            absent = _absent(values)
-            if absent is None:
+            lacking = absent(values)
+            if lacking is None:
                 continue
             if not drop_missing:
-                first = int(np.flatnonzero(absent)[0])
+                first = int(np.flatnonzero(lacking)[0])
                 raise UsageError(
                     f"{source.place(start + first)} has no {'client' if column == roles.client else 'label'} "
                     f"(column {column!r}).",
                     "Fill it in, or drop such rows with drop_missing = true.",
                 )
-            kept = ~absent if kept is None else kept & ~absent
+            kept = ~lacking if kept is None else kept & ~lacking
         if kept is None:
             yield _Batch(data, start, None)
         else:
@@ -273,32 +266,10 @@ def _batches(source: Source, roles: Roles, drop_missing: bool) -> Iterator[_Batc
         start += len(data)
 
 
-def _absent(values: pa.Array) -> np.ndarray | None:
-    """Which values are missing, or ``None`` where all are there."""
-    if pa.types.is_floating(values.type):
-        numbers = _numbers(values)
-        # A sum is a NaN where a value is one.
-        return np.isnan(numbers) if np.isnan(numbers.sum()) else None
-    if pa.types.is_null(values.type):
-        return np.ones(len(values), bool)
-    return np.asarray(values.is_null()) if values.null_count else None
-
-
-def _numbers(values: pa.Array) -> np.ndarray:
-    """Numbers as NumPy has them, missing ones as NaN."""
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if pa.types.is_decimal(values.type) or pa.types.is_null(values.type):
-        values = values.cast(pa.float64())
-    if pa.types.is_boolean(values.type):
-        values = values.cast(pa.uint8())
-    return values.to_numpy(zero_copy_only=False)
-
-
-def _write_numbers(block: np.ndarray, j: int, values: np.ndarray, place: Callable[[int], str]) -> _Span:
+def _write_numbers(block: np.ndarray, j: int, values: np.ndarray, place: Callable[[int], str]) -> Span:
     """Write numbers into a column, checking that they are finite; NaN is a missing one."""
     if not len(values):
-        return _Span()
+        return Span()
     low, high = values.min(), values.max()
     if low >= -LARGEST and high <= LARGEST:
         block[:, j] = values
@@ -313,98 +284,20 @@ def _write_numbers(block: np.ndarray, j: int, values: np.ndarray, place: Callabl
         block[:, j] = np.where(missing, MISSING, values)
         low = values.min(initial=np.inf, where=~missing)
         high = values.max(initial=-np.inf, where=~missing)
-    return _Span(float(low), float(high))
-
-
-LARGEST = 2.0**96
-"""The largest magnitude of a number; above it are the infinities and, at a distance, what stands for a missing one."""
+    return Span(float(low), float(high))
 
 
 def _place(source: Source, batch: _Batch, i: int, column: str) -> str:
     return f"{source.place(batch.row(i))}, column {column!r}"
 
 
-def _write_less(source: Source, roles: Roles, drop_missing: bool, x: np.ndarray, offsets: dict[int, float]) -> None:
-    """Write some columns again, less their offsets."""
-    needed = Roles(roles.client, roles.label, tuple(roles.features[j] for j in offsets))
-    start = 0
-    for batch in _batches(source, needed, drop_missing):
-        for j, offset in offsets.items():
-            values = _numbers(batch.data.column(roles.features[j])).astype(np.float64) - offset
-            x[start : start + len(values), j] = np.where(np.isnan(values), MISSING, values)
-        start += len(batch.data)
-
-
-def _dictionary(values: pa.Array) -> pa.DictionaryArray:
-    """Values as numbers into a list of distinct ones; whole floats (whole numbers once, with gaps) as whole numbers."""
-    if pa.types.is_floating(values.type):
-        whole = pc.cast(values, pa.int64(), safe=False)
-        if pc.all(pc.equal(whole, values)).as_py() is not False:
-            values = whole
-    if pa.types.is_null(values.type):
-        values = values.cast(pa.string())
-    encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-    text = pa.types.is_large_string(encoded.type.value_type) or pa.types.is_string_view(encoded.type.value_type)
-    wanted = pa.dictionary(pa.int32(), pa.string() if text else encoded.type.value_type)
-    return encoded if encoded.type == wanted else encoded.cast(wanted)
-
-
-def _ordered_dictionary(chunks: list[pa.Array], source: Source, column: str) -> pa.DictionaryArray:
-    """All chunks as one dictionary array of 32-bit numbers into the distinct values in order."""
-    if len({chunk.type for chunk in chunks}) > 1:
-        chunks = [_as_texts(chunk) for chunk in chunks]
-    joined = pa.chunked_array(chunks).unify_dictionaries()
-    dictionary = max((chunk.dictionary for chunk in joined.chunks), key=len)
-    if joined.null_count:
-        first = int(np.flatnonzero(joined.is_null())[0])
+def _check_order(values: pa.Array, batch: _Batch, source: Source, column: str) -> None:
+    lacking = absent(values)
+    if lacking is not None:
         raise UsageError(
-            f"{source.place(first)} has no value in column {column!r}.", "Fill it in: rows are kept together by it."
-        )
-    there = np.zeros(len(dictionary), bool)
-    for chunk in joined.chunks:
-        there[chunk.indices.to_numpy()] = True
-    used = np.flatnonzero(there)
-    values = dictionary.take(pa.array(used))
-    try:
-        order = pc.sort_indices(values).to_numpy()
-    except pa.ArrowException:
-        values = _texts(values)
-        order = pc.sort_indices(values).to_numpy()
-    place = np.full(len(dictionary), -1, np.int32)
-    place[used[order]] = np.arange(len(order), dtype=np.int32)
-    codes, start = np.empty(len(joined), np.int32), 0
-    for chunk in joined.chunks:
-        np.take(place, chunk.indices.to_numpy(), out=codes[start : start + len(chunk)], mode="clip")
-        start += len(chunk)
-    return pa.DictionaryArray.from_arrays(pa.array(codes), values.take(pa.array(order)))
-
-
-def _texts(values: pa.Array) -> pa.Array:
-    return pa.array([str(value) for value in values.to_pylist()])
-
-
-def _as_texts(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Numbers in one file and texts in another are all texts."""
-    return pa.DictionaryArray.from_arrays(chunk.indices, _texts(chunk.dictionary))
-
-
-def _sortable(values: pa.Array, batch: _Batch, source: Source, column: str) -> pa.Array:
-    """Times and numbers as numbers that sort alike."""
-    absent = _absent(values)
-    if absent is not None:
-        raise UsageError(
-            f"{source.place(batch.row(int(np.flatnonzero(absent)[0])))} has no value in column {column!r}.",
+            f"{source.place(batch.row(int(np.flatnonzero(lacking)[0])))} has no value in column {column!r}.",
             "Fill it in: rows are ordered by it.",
         )
-    kind = values.type
-    if pa.types.is_timestamp(kind):
-        # Units can differ between files.
-        return values.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
-    if pa.types.is_date(kind):
-        return values.cast(pa.timestamp("us")).cast(pa.int64())
-    if pa.types.is_temporal(kind):
-        return values.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
-    return values.cast(pa.float64())
 
 
 def _category_codes(values: pa.Array, column: str, known: _Categories, batch: _Batch, source: Source) -> np.ndarray:
@@ -429,7 +322,7 @@ def _category_codes(values: pa.Array, column: str, known: _Categories, batch: _B
 
 def _mapped(values: pa.Array, number: Any) -> np.ndarray:
     """A number for every text, the texts looked up once a batch."""
-    encoded = _dictionary(values)
+    encoded = dictionary(values)
     codes = np.asarray(encoded.indices.fill_null(len(encoded.dictionary)))
     used = np.flatnonzero(np.bincount(codes, minlength=len(encoded.dictionary) + 1))
     texts = [None if i == len(encoded.dictionary) else encoded.dictionary[i].as_py() for i in used.tolist()]
@@ -438,101 +331,13 @@ def _mapped(values: pa.Array, number: Any) -> np.ndarray:
     return table[codes]
 
 
-def _in_order(x: np.ndarray, j: int, column: str, known: _Categories, source: Source) -> tuple[str, ...]:
-    """Number the categories in alphabetical order, so that numbers do not depend on the order of the rows."""
-    _check_not_numbers(column, known, source)
-    names = sorted(known.numbers)
-    place = np.empty(len(names), np.float32)
-    place[[known.numbers[name] for name in names]] = np.arange(len(names))
-    if not np.array_equal(place, np.arange(len(names))):
-        for start in range(0, len(x), BLOCK_ROWS):
-            block = x[start : start + BLOCK_ROWS, j]
-            block[:] = place[block.astype(np.int64)]
-    return tuple(names)
-
-
 def _check_not_numbers(column: str, known: _Categories, source: Source) -> None:
     """Refuse a column of numbers that a few texts have crept into."""
-    others = [value for value in known.numbers if value != MISSING_CATEGORY and not is_number(value)]
-    numbers = len([value for value in known.numbers if value != MISSING_CATEGORY]) - len(others)
-    if others and numbers > len(others):
+    others = misplaced_texts(value for value in known.numbers if value != MISSING_CATEGORY)
+    if others:
         row = min(known.first_rows[value] for value in others)
         text = next(value for value in others if known.first_rows[value] == row)
         raise UsageError(
             f"{source.place(row)}, column {column!r}: {text!r} among numbers.",
             "Write a number or nothing there; for a category, write all values as words.",
         )
-
-
-def _label(values: pa.Array) -> pa.Array:
-    """Labels: numbers as they are, all else as dictionaries."""
-    if holding(values.type) == "numbers" and not pa.types.is_boolean(values.type):
-        return pa.array(_numbers(values))
-    return _dictionary(values)
-
-
-def _targets(chunks: list[pa.Array], kind: Kind, source: Source, column: str) -> Labels:
-    """Texts, booleans and few whole numbers are classes; other numbers are targets of a regression, unless said."""
-    if not any(pa.types.is_dictionary(chunk.type) for chunk in chunks):
-        return _number_labels(np.concatenate([c.to_numpy(zero_copy_only=False) for c in chunks]), kind, source, column)
-    if kind == "regression":
-        raise UsageError(
-            f"{source.name}: the label {column!r} holds no numbers to predict.",
-            "Say kind = 'classification', or choose a column of numbers.",
-        )
-    encoded = _ordered_dictionary([_dictionary(chunk) for chunk in chunks], source, column)
-    names = tuple(str(value) for value in encoded.dictionary.to_pylist())
-    _check_several(names, source, column)
-    return Labels(encoded.indices.to_numpy(), names, f"The label {column!r} is one of {len(names)} classes.")
-
-
-def _number_labels(numbers: np.ndarray, kind: Kind, source: Source, column: str) -> Labels:
-    bad = np.flatnonzero(~(np.abs(numbers) <= LARGEST))
-    if bad.size:
-        raise UsageError(
-            f"{source.place(int(bad[0]))}, column {column!r}: the label {numbers[bad[0]]} is not finite.",
-            "Drop the row, or write a finite number.",
-        )
-    whole = _few_whole(numbers)
-    if kind == "classification" and whole is None:
-        raise UsageError(
-            f"{source.name}: the label {column!r} has more than {MAX_CLASSES} different values or fractions.",
-            "These are no classes: say kind = 'regression', or write classes as texts.",
-        )
-    if whole is not None and (kind == "classification" or (kind == "auto" and len(whole) <= FEW_CLASSES)):
-        names = tuple(str(int(value)) for value in whole)
-        _check_several(names, source, column)
-        note = f"The whole numbers of the label {column!r} are {len(names)} classes; {_otherwise('regression')}."
-        return Labels(np.searchsorted(whole, numbers).astype(np.int32), names, note)
-    span = _Span(float(numbers.min()), float(numbers.max()))
-    if span.low == span.high:
-        raise UsageError(
-            f"{source.name}: all labels (column {column!r}) are {span.low:g}.", "Give samples of different labels."
-        )
-    note = f"The label {column!r} is a number to predict (a regression)"
-    note += "." if whole is None else f"; {_otherwise('classification')}."
-    offset = span.offset()
-    return Labels((numbers - offset).astype(np.float32), None, note, TargetScale(offset=offset))
-
-
-def _otherwise(kind: Kind) -> str:
-    what = "a class" if kind == "classification" else "a number"
-    return f"to predict {what}, say kind = '{kind}' (--kind {kind})"
-
-
-def _check_several(names: tuple[str, ...], source: Source, column: str) -> None:
-    if len(names) < 2:
-        raise UsageError(
-            f"{source.name}: all labels (column {column!r}) are {names[0]!r}.", "Give samples of two classes or more."
-        )
-
-
-def _few_whole(numbers: np.ndarray) -> np.ndarray | None:
-    """The distinct values, where they are few enough for classes and whole."""
-    distinct = np.zeros(0, numbers.dtype)
-    step = 2**16
-    for start in range(0, len(numbers), step):
-        distinct = np.union1d(distinct, numbers[start : start + step])
-        if len(distinct) > MAX_CLASSES or not np.array_equal(distinct, np.round(distinct)):
-            return None
-    return distinct

@@ -16,12 +16,14 @@ from headstart.data.tables.choices import Choices, Options
 from headstart.data.tables.encoding import Encoding
 from headstart.data.tables.folders import client_files, client_source, has_client_files
 from headstart.data.tables.identifiers import without_identifiers
-from headstart.data.tables.intake import Kind, Matrix, coded_labels, coded_values, take_in
+from headstart.data.tables.intake import Matrix, take_in
+from headstart.data.tables.labels import Kind, coded_labels
 from headstart.data.tables.pictures import image_files, is_picture, pictures_from_bytes, read_pictures
 from headstart.data.tables.prepared import is_prepared, open_prepared, prepared_roles, write_prepared
 from headstart.data.tables.reading import ChainedSource, Source, TableSource, source_of, streamed_file
 from headstart.data.tables.roles import roles_of
 from headstart.data.tables.splitting import deal_out
+from headstart.data.tables.values import coded_values
 from headstart.errors import UsageError
 
 __all__ = ["Form", "arrays", "folder", "form_of", "images", "open_data", "partitioned", "prepare", "prepared", "table"]
@@ -197,7 +199,12 @@ def _folder(path: Path, label: str | None, client: str, choices: Choices) -> Par
 
 
 def _npz(path: Path, files: Mapping[str, Path], client: str, choices: Choices) -> Partition:
-    parts = [_npz_arrays(file) for file in files.values()]
+    return _arrays(path.name, *joined_npz(files), {}, choices, client)
+
+
+def joined_npz(files: Mapping[str, Path]) -> tuple[np.ndarray, np.ndarray, pa.DictionaryArray]:
+    """The samples of clients' files, their labels, and whose each is."""
+    parts = [npz_arrays(file) for file in files.values()]
     shape, first = parts[0][0].shape[1:], next(iter(files.values()))
     for (x, _), file in zip(parts, files.values(), strict=True):
         if x.shape[1:] != shape:
@@ -209,10 +216,10 @@ def _npz(path: Path, files: Mapping[str, Path], client: str, choices: Choices) -
         pa.array(np.repeat(np.arange(len(parts), dtype=np.int32), [len(x) for x, _ in parts])), pa.array(list(files))
     )
     x, y = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-    return _arrays(path.name, x, y, owners, {}, choices, client)
+    return x, y, owners
 
 
-def _npz_arrays(file: Path) -> tuple[np.ndarray, np.ndarray]:
+def npz_arrays(file: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         with np.load(file, allow_pickle=False) as content:
             missing = {"x", "y"} - set(content.files)
@@ -288,7 +295,7 @@ def _arrays(
         raise UsageError(f"{name}: x has no rows.", "Give some samples.")
     if pixels.dtype.kind not in "biuf":
         raise UsageError(f"{name}: x holds {pixels.dtype}.", "Give numbers, or a table with texts to table().")
-    if pixels.ndim <= 2 and pixels.dtype != np.uint8:
+    if are_rows(pixels):
         return _number_rows(name, pixels.reshape(len(pixels), -1), y, client, columns, choices, whose)
     source = TableSource(name, pa.table({}))
     labels = coded_labels(y, choices.kind, source, "y")
@@ -297,19 +304,31 @@ def _arrays(
     return deal_out(samples, whose, choices, None, (labels.note,))
 
 
+def are_rows(x: np.ndarray) -> bool:
+    """Whether samples are rows of numbers, which are standardised; others are taken as they are."""
+    return x.ndim <= 2 and x.dtype != np.uint8
+
+
 def _number_rows(
     name: str, x: np.ndarray, y: Any, client: Any, columns: Mapping[str, Any], choices: Choices, whose: str
 ) -> Partition:
     """Rows of numbers as a table, so that they are checked and standardised as one."""
-    names = [f"x{j}" for j in range(x.shape[1])] if choices.features is None else list(choices.features)
+    data = number_table(name, x, y, {whose: client, **columns}, choices.features)
+    features = tuple(data.column_names[-x.shape[1] :])
+    return _table(TableSource(name, data), whose, "y", replace(choices, features=features))
+
+
+def number_table(
+    name: str, x: np.ndarray, y: Any, columns: Mapping[str, Any], features: Sequence[str] | None = None
+) -> pa.Table:
+    """Rows of numbers as the last columns of a table, after some others and their label ``y``."""
+    names = [f"x{j}" for j in range(x.shape[1])] if features is None else list(features)
     if len(names) != x.shape[1]:
         raise UsageError(f"{len(names)} features for {x.shape[1]} columns of x.", "Give every column of x one name.")
     try:
-        given = {whose: pa.array(client, from_pandas=True), "y": pa.array(y, from_pandas=True)}
-        given |= {column: pa.array(values, from_pandas=True) for column, values in columns.items()}
+        given = {column: pa.array(values, from_pandas=True) for column, values in {**columns, "y": y}.items()}
     except (pa.ArrowException, TypeError) as error:
         raise UsageError(
             f"{name}: {' '.join(str(error).split())}", "Give y, client and columns one value a row, of one type."
         ) from error
-    data = pa.table({**given, **{column: x[:, j] for j, column in enumerate(names)}})
-    return _table(TableSource(name, data), whose, "y", replace(choices, features=tuple(names)))
+    return pa.table({**given, **{column: x[:, j] for j, column in enumerate(names)}})

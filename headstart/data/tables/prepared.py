@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from headstart.data.samples import Samples, TargetScale
 from headstart.data.tables.encoding import Encoding
-from headstart.data.tables.intake import Kind, take_in
+from headstart.data.tables.intake import take_in
+from headstart.data.tables.labels import Kind
 from headstart.data.tables.reading import Source
 from headstart.data.tables.roles import Roles
 from headstart.errors import UsageError

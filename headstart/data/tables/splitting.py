@@ -1,19 +1,20 @@
 """From samples of one's own to clients: the split, what is held out, and an encoding fitted on the rest."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headstart.data.partitions import Natural, Partition
+from headstart.data.partitions import Natural, Partition, SmallClients
 from headstart.data.samples import Samples
 from headstart.data.tables.choices import Choices
 from headstart.data.tables.encoding import Encoding
 from headstart.data.tables.fitting import fitted, fitted_target, standardize_by_client, training_rows
 from headstart.errors import UsageError
 
-__all__ = ["deal_out"]
+__all__ = ["away", "check_spelling", "deal_out", "natural_of", "worded"]
 
 LEAST_DIVIDED = 10
 """Of fewer clients none are for validation: there would be too few to train with, or to report."""
@@ -29,23 +30,14 @@ def deal_out(
     samples: Samples, client: str, choices: Choices, encoding: Encoding | None = None, notes: tuple[str, ...] = ()
 ) -> Partition:
     """Split every client's rows, hold clients out, and fit the encoding on what is left for training."""
-    _check_names(samples, client)
-    natural = Natural(
-        client,
-        test_share=choices.test_share,
-        group=choices.group,
-        order=choices.order,
-        min_samples=2 if choices.min_samples is None else choices.min_samples,
-        small="refuse" if choices.min_samples is None else "drop",
-        shots=choices.shots,
-    )
+    whose = samples.column(client)
+    if not isinstance(whose, np.ndarray):
+        check_spelling(whose.dictionary, f"{samples.name}: column {client!r}")
     try:
-        partition = natural(samples, choices.seed)
-    except UsageError as error:
-        if "small = 'drop'" in error.remedy:
-            raise UsageError(error.problem, "Leave such clients out with min_samples = 2, or give them more.") from None
-        raise
-    held_out, validation = _away(choices, len(partition))
+        partition = natural_of(client, choices)(samples, choices.seed)
+    except SmallClients as error:
+        raise worded(error) from None
+    held_out, validation = away(choices, len(partition))
     partition = partition.holding_out(held_out, choices.seed, validation)
     notes = (*notes, *partition.notes, *_unseen_labels(partition))
     if encoding is not None:
@@ -60,7 +52,27 @@ def deal_out(
     return replace(partition, samples=samples, notes=notes)
 
 
-def _away(choices: Choices, clients: int) -> tuple[int | float, int | float]:
+def natural_of(client: str, choices: Choices) -> Natural:
+    """How one's own data is split by client."""
+    return Natural(
+        client,
+        test_share=choices.test_share,
+        group=choices.group,
+        order=choices.order,
+        min_samples=2 if choices.min_samples is None else choices.min_samples,
+        small="refuse" if choices.min_samples is None else "drop",
+        shots=choices.shots,
+    )
+
+
+def worded(error: SmallClients) -> UsageError:
+    """The error in the words of the options that one's own data takes."""
+    if not error.droppable:
+        return error
+    return UsageError(error.problem, "Leave such clients out with min_samples = 2, or give them more.")
+
+
+def away(choices: Choices, clients: int) -> tuple[int | float, int | float]:
     """How many clients never train, and how many of them are for validation; a few clients are not divided further."""
     few = clients < LEAST_DIVIDED
     held_out = choices.held_out
@@ -72,20 +84,16 @@ def _away(choices: Choices, clients: int) -> tuple[int | float, int | float]:
     return held_out, 0 if few else number // 3
 
 
-def _check_names(samples: Samples, client: str) -> None:
+def check_spelling(names: pa.Array, where: str) -> None:
     """Refuse names of clients that differ in blanks around them only."""
-    whose = samples.column(client)
-    if isinstance(whose, np.ndarray) or not pa.types.is_string(whose.dictionary.type):
+    if not pa.types.is_string(names.type):
         return
-    trimmed = pc.utf8_trim_whitespace(whose.dictionary)
+    trimmed = pc.utf8_trim_whitespace(names)
     if len(pc.unique(trimmed)) < len(trimmed):
-        names = trimmed.to_pylist()
-        twice = next(name for name in names if names.count(name) > 1)
-        spelt = [whole for whole, name in zip(whose.dictionary.to_pylist(), names, strict=True) if name == twice]
-        raise UsageError(
-            f"{samples.name}: column {client!r} spells one client {' and '.join(map(repr, spelt))}.",
-            "Write the name in one way.",
-        )
+        short = trimmed.to_pylist()
+        twice = next(name for name, count in Counter(short).items() if count > 1)
+        spelt = [whole for whole, name in zip(names.to_pylist(), short, strict=True) if name == twice]
+        raise UsageError(f"{where} spells one client {' and '.join(map(repr, spelt))}.", "Write the name in one way.")
 
 
 def _unseen_labels(partition: Partition) -> tuple[str, ...]:

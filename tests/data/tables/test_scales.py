@@ -62,11 +62,17 @@ def test_metrics_are_in_the_targets_own_units():
     assert float(scores["loss"]) == pytest.approx((errors**2).mean() / task.target_scale**2, rel=1e-4)
 
 
+def lower_median(values):
+    return np.sort(values)[(len(values) - 1) // 2]
+
+
 def drawn_in(values, fit):
     """The documented transformation, by NumPy."""
-    middle = np.median(fit)
+    middle = lower_median(fit)
     distances = np.abs(fit - middle)
-    width = np.median(distances[distances > 0]) / 0.6745
+    # The sign, the exponent and seven binary digits of the median distance.
+    distance = np.float32(lower_median(distances[distances > 0])).view(np.uint32) & np.uint32(0xFFFF0000)
+    width = float(distance.view(np.float32)) / 0.6745
     bent, bent_fit = np.arcsinh((values - middle) / width), np.arcsinh((fit - middle) / width)
     return np.clip((bent - bent_fit.mean()) / bent_fit.std(), -LIMIT, LIMIT)
 

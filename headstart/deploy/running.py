@@ -1,0 +1,116 @@
+"""Serving a federation: the agreement, then every method of the experiment, then the models to the sites."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headstart.deploy.events import Events
+from headstart.deploy.federated import BelowQuorum, FederatedRun
+from headstart.deploy.fleet import Fleet
+from headstart.deploy.session import Asked, Book, Session
+from headstart.deploy.settings import DeploySettings
+from headstart.deploy.setup import Setup, settings_of
+from headstart.deploy.welcome import Welcome
+from headstart.errors import Diverged, UsageError
+from headstart.experiment import RunDirectory, RunResult, read_tables
+from headstart.experiment.record import MethodJournal
+from headstart.experiment.running import Job, Trainer
+from headstart.experiment.startup import start_jax
+from headstart.simulate import Callback, Result
+from headstart.simulate.callbacks import Run
+from headstart.simulate.train import identity_of, train_run
+
+__all__ = ["serve"]
+
+OWN = {"name": "own"}
+
+
+def serve(folder: Path, fleet: Fleet) -> RunResult:
+    """Train every method of a server's folder over its fleet, from wherever it has stopped, and keep the record there.
+
+    The last event says how it ended: ``finished``, or ``stopped`` with the reason, and whether that is ``final`` since
+    starting again cannot help.
+    """
+    events = Events(folder)
+    try:
+        result = _serve(folder, fleet, events)
+    except (UsageError, BelowQuorum, Diverged) as error:
+        events.tell("stopped", reason=str(error), final=True)
+        raise
+    except Exception as error:
+        events.tell("stopped", reason=f"{type(error).__name__}: {error}", final=False)
+        raise
+    events.tell("finished", methods=list(result.results))
+    return result
+
+
+def _serve(folder: Path, fleet: Fleet, events: Events) -> RunResult:
+    deploy, tables = DeploySettings.read(folder), read_tables(folder / "experiment.toml")
+    settings = settings_of({**tables, "data": OWN | tables.get("data", {})})
+    start_jax(replace(settings.train, backend="vmap"))
+    config = json.loads(json.dumps(settings.resolved))
+    book = Book.open(folder)
+    welcome = Welcome(folder, config["data"], fleet, deploy, events, book)
+    session = Session(fleet, config, welcome.agreement(), deploy, events, book, welcome.newcomers)
+    job = Job(settings, session.federation, _trainer(session))
+    with _directory(folder / "run", config, job, book) as directory:
+        result = job.run(directory, [_Telling(events)])
+    _hand_out(folder / "run", session, list(job.algorithms))
+    return result
+
+
+def _directory(path: Path, config: Mapping[str, Any], job: Job, book: Book) -> RunDirectory:
+    if not (path / "run.json").exists():
+        return RunDirectory.create(path, dict(config), list(job.algorithms), book.founding, job.privacy)
+    directory = RunDirectory.open(path)
+    directory.check(dict(config), book.founding)
+    return directory
+
+
+def _trainer(session: Session) -> Trainer:
+    """What trains a method over the fleet."""
+
+    def federated(job: Job, label: str, journal: MethodJournal | None, callbacks: Sequence[Callback]) -> Result:
+        algorithm, settings = job.algorithms[label], job.settings
+        setup = Setup.of(algorithm, job.problem, job.federation, settings, job.wire)
+        train = settings.train
+        identity = identity_of(
+            algorithm, job.problem, job.federation, train.cohort, train.weighting, settings.seed, None, job.wire
+        )
+        # Sites that join later change what is known of the clients, not who trains.
+        return train_run(
+            FederatedRun(label, setup, session, train.weighting),
+            rounds=train.rounds,
+            evaluation=job.evaluation(label),
+            journal=journal,
+            identity={**identity, "data": session.book.founding},
+            chunk=1,
+            callbacks=callbacks,
+        )
+
+    return federated
+
+
+class _Telling(Callback):
+    """Tells where a method begins or goes on."""
+
+    def __init__(self, events: Events):
+        self._events = events
+
+    def on_start(self, run: Run, rounds: int) -> None:
+        label = run.label if isinstance(run, FederatedRun) else ""
+        self._events.tell("resumed" if run.round else "started", method=label, round=run.round, rounds=rounds)
+
+
+def _hand_out(record: Path, session: Session, methods: list[str]) -> None:
+    """Every trained model to every site that is there."""
+    for label in methods:
+        path = record / label / "model.safetensors"
+        if path.exists():
+            asked = Asked({}, {"model": np.frombuffer(path.read_bytes(), np.uint8)})
+            sites = session.look() & set(session.agreement.sites)
+            session.ask("model", dict.fromkeys(sorted(sites), asked), method=label, round_=0)

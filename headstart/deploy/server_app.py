@@ -1,0 +1,27 @@
+"""The server as Flower runs it: an app whose one setting is the server's folder."""
+
+import os
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from headstart.deploy.flower import FlowerFleet
+from headstart.deploy.places import ServerPlace
+from headstart.deploy.roster import read_roster
+from headstart.deploy.whole import write_whole
+
+__all__ = ["app"]
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Train every method of the experiment."""
+    folder = Path(str(context.run_config["folder"]))
+    write_whole(ServerPlace(folder).pid, f"{os.getpid()}\n".encode())
+    from headstart.deploy.running import serve  # JAX, which takes seconds to start
+    from headstart.deploy.settings import DeploySettings
+
+    serve(folder, FlowerFleet(grid, lambda: read_roster(folder), DeploySettings.read(folder).poll_seconds))

@@ -1,0 +1,50 @@
+"""Units for systemd, which start a server or a site with its machine and again after whatever happens to it."""
+
+import sys
+from pathlib import Path
+
+__all__ = ["server_unit", "site_unit"]
+
+UNIT = """\
+# Adapt the user and the paths, then:
+#   sudo cp {name}.service /etc/systemd/system/ && sudo systemctl enable --now {name}
+[Unit]
+Description={description}
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+User={user}
+ExecStart={command} deploy {role} {folder}
+Restart=on-failure
+RestartSec=10
+# Ends all of its processes, and gives them time to say goodbye.
+KillMode=mixed
+TimeoutStopSec=30
+NoNewPrivileges=yes
+PrivateTmp=yes
+ProtectSystem=strict
+ProtectHome=read-only
+ReadWritePaths={folder}
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def server_unit(folder: Path) -> str:
+    """The unit of a server."""
+    return _unit("headstart-server", "server", "The server of a headstart federation", folder)
+
+
+def site_unit(folder: Path, site: str) -> str:
+    """The unit of a site."""
+    return _unit("headstart-site", "site", f"{site}, a site of a headstart federation", folder)
+
+
+def _unit(name: str, role: str, description: str, folder: Path) -> str:
+    command = Path(sys.executable).parent / "headstart"
+    return UNIT.format(
+        name=name, role=role, description=description, folder=folder.resolve(), command=command, user="headstart"
+    )

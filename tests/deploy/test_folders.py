@@ -1,0 +1,147 @@
+"""The folders of a federation, and data dealt out to sites."""
+
+import stat
+import tomllib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headstart.deploy.dealing import deal_out_files
+from headstart.deploy.folders import add, init, revoke
+from headstart.deploy.places import ServerPlace, SitePlace
+from headstart.deploy.roster import Roster, read_roster
+from headstart.errors import UsageError
+
+EXPERIMENT = """
+seed = 3
+[data]
+name = "own"
+path = "people.csv"
+client = "person"
+label = "tall"
+[model]
+name = "mlp"
+hidden = [4]
+[algorithm]
+name = "per-fedavg"
+[train]
+rounds = 2
+cohort = 1.0
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    rows = [f"{person},{i},{['no', 'yes'][i % 2]}" for i in range(12) for person in ("bo", "al", "cy", "di")]
+    (tmp_path / "people.csv").write_text("\n".join(["person,height,tall", *rows]))
+    path = tmp_path / "x.toml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def test_init_makes_folders_that_only_their_owners_can_read(tmp_path, experiment):
+    made = init(
+        tmp_path / "fed", experiment, ["north", "south"], host="server.example.org", settings=["train.rounds=7"]
+    )
+    server = ServerPlace(made.server)
+    assert tomllib.loads(server.experiment.read_text())["train"]["rounds"] == 7
+    assert server.door().names == ("server.example.org",)
+    assert set(read_roster(made.server).values()) == {"north", "south"}
+    site = SitePlace.read(made.sites["south"])
+    assert (site.name, site.server, site.data) == ("south", "server.example.org:9092", {"path": "people.csv"})
+    assert site.authority.read_bytes() == server.authority.read_bytes()
+    for secret in (site.key, server.tls / "ca.key", server.tls / "server.key"):
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    for folder in (made.server, *made.sites.values()):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    unit = (made.sites["south"] / "headstart-site.service").read_text()
+    assert f"deploy site {made.sites['south'].resolve()}" in unit
+
+
+def test_a_trial_deals_whole_clients_out_in_their_order(tmp_path, experiment):
+    made = init(tmp_path / "fed", experiment, 3, split=True, first_site_port=1)
+    clients, rows = {}, 0
+    for name, folder in made.sites.items():
+        table = pq.read_table(folder / SitePlace.read(folder).data["path"])
+        clients[name] = sorted(set(table["person"].to_pylist()))
+        rows += len(table)
+        for person in clients[name]:
+            of_person = table.filter(pa.compute.equal(table["person"], person))
+            assert of_person["height"].to_pylist() == list(range(12))
+    assert clients == {"site-1": ["al", "di"], "site-2": ["bo"], "site-3": ["cy"]}
+    assert rows == 48
+    assert len({SitePlace.read(folder).port for folder in made.sites.values()}) == 3
+
+
+def test_folders_of_clients_and_trees_of_images_are_dealt_out_too(tmp_path):
+    for name in ("a", "b", "c"):
+        (tmp_path / "tables").mkdir(exist_ok=True)
+        (tmp_path / "tables" / f"{name}.csv").write_text(f"x,y\n{ord(name)},1\n")
+        (tmp_path / "images" / name / "cat").mkdir(parents=True)
+        (tmp_path / "images" / name / "cat" / "1.png").write_bytes(name.encode())
+    for form, inside in (("tables", "b.csv"), ("images", "b/cat/1.png")):
+        sites = {name: tmp_path / f"sites of {form}" / name for name in ("one", "two")}
+        placed = deal_out_files({"name": "own", "path": str(tmp_path / form)}, sites)
+        assert placed == {"one": {"path": "data"}, "two": {"path": "data"}}
+        assert (sites["two"] / "data" / inside).is_file()
+        assert not (sites["one"] / "data" / inside).exists()
+
+
+def test_har_is_dealt_out_by_person(tmp_path):
+    person = np.repeat([1, 2, 3], 4)
+    np.savez(
+        tmp_path / "har.npz", x=np.arange(12.0).reshape(12, 1), y=person % 2, subject=person, exp=person,
+        segment=person, activities=np.array(["sit", "run"]),
+    )  # fmt: skip
+    sites = {name: tmp_path / name for name in ("one", "two")}
+    assert deal_out_files({"name": "har", "folder": str(tmp_path)}, sites)["one"] == {"folder": "data"}
+    with np.load(sites["one"] / "data" / "har.npz") as part:
+        assert part["subject"].tolist() == [1] * 4 + [3] * 4
+        assert part["x"].ravel().tolist() == [0, 1, 2, 3, 8, 9, 10, 11]
+
+
+@pytest.mark.parametrize(
+    ("change", "sites", "problem"),
+    [
+        ({}, 9, "too few for 9 sites"),
+        ({"path": "nowhere.csv"}, 2, "There is no data at"),
+        ({"client": "who"}, 2, "no column 'who'"),
+        ({"name": "mnist-small"}, 2, "no files that sites could have"),
+    ],
+)
+def test_what_cannot_be_dealt_out_is_refused(tmp_path, experiment, change, sites, problem):
+    section = {**tomllib.loads(EXPERIMENT)["data"], "path": str(tmp_path / "people.csv"), **change}
+    with pytest.raises(UsageError, match=problem):
+        deal_out_files(section, {f"s{i}": tmp_path / f"s{i}" for i in range(sites)})
+
+
+def test_a_mistake_leaves_nothing_behind(tmp_path, experiment):
+    for sites, settings, problem in (
+        (9, [], "too few"),
+        (2, ["algorithm.local_stepz=3"], "local_steps"),
+        (["a", "a"], [], "Two sites"),
+        (["a/b"], [], "cannot be a site's name"),
+    ):
+        with pytest.raises(UsageError, match=problem):
+            init(tmp_path / "fed", experiment, sites, settings=settings, split=True)
+        assert not (tmp_path / "fed").exists()
+    init(tmp_path / "fed", experiment, 2)
+    with pytest.raises(UsageError, match="is there already"):
+        init(tmp_path / "fed", experiment, 2)
+    assert len(Roster.read(tmp_path / "fed" / "server").sites) == 2
+
+
+def test_sites_are_added_and_revoked_by_one_command_each(tmp_path, experiment):
+    made = init(tmp_path / "fed", experiment, ["north"], host="h")
+    place = add(tmp_path / "fed", "west")
+    assert place is not None
+    assert SitePlace.read(place).server == "h:9092"
+    (tmp_path / "east.pub").write_text((place / "key.pub").read_text())
+    with pytest.raises(UsageError, match="it is the key of west"):
+        add(made.server, "east", tmp_path / "east.pub")
+    with pytest.raises(UsageError, match="west"):
+        add(made.server, "west")
+    revoke(made.server, "north")
+    assert list(read_roster(made.server).values()) == ["west"]

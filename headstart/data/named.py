@@ -8,7 +8,7 @@ from headstart.data import sources
 from headstart.data.samples import Samples
 from headstart.data.sources.locate import fetched
 from headstart.data.tables import prepare as prepare_table
-from headstart.data.tables.intake import Kind
+from headstart.data.tables.labels import Kind
 from headstart.errors import UsageError
 
 __all__ = ["NamedData", "is_named_source", "list_data", "load_source", "prepare"]

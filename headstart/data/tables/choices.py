@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from headstart.data.tables.fitting import Standardize
-from headstart.data.tables.intake import Kind
+from headstart.data.tables.labels import Kind
 from headstart.errors import UsageError, did_you_mean
 
 __all__ = ["Choices", "Options"]

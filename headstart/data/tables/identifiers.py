@@ -1,8 +1,9 @@
-"""Columns of texts that tell a model nothing: ids of rows or clients, and texts of which there are too many."""
+"""Columns that tell a model nothing: ids of rows or clients, numbers of rows, texts of which there are too many."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
 from headstart.data.tables.reading import Source
@@ -13,6 +14,12 @@ __all__ = ["MAX_CATEGORIES", "is_number", "without_identifiers"]
 
 MAX_CATEGORIES = 100
 """The most categories that a column of texts may have: each is a feature."""
+
+LEAST_COUNTED = 20
+"""Of fewer rows, numbers that count them may do so by chance."""
+
+LARGEST_WHOLE = 2**40
+"""Numbers of rows are smaller than this."""
 
 NEARLY = 0.9
 """Texts are ids where this share of rows, or of clients, has one of its own."""
@@ -48,26 +55,64 @@ class _Texts:
         return None
 
 
+class _Whole:
+    """Whether a column of whole numbers counts rows: every number from its least to its greatest is there once."""
+
+    def __init__(self) -> None:
+        self.low, self.high, self.sum, self.possible = LARGEST_WHOLE, -LARGEST_WHOLE, 0, True
+
+    def add(self, values: pa.Array) -> None:
+        numbers = values.to_numpy(zero_copy_only=False)
+        if not self.possible or not len(numbers):
+            return
+        self.possible = (
+            values.null_count == 0
+            and bool(np.all(np.abs(numbers) < LARGEST_WHOLE))
+            and np.array_equal(numbers, np.floor(numbers))
+            and len(np.unique(numbers)) == len(numbers)
+        )
+        if self.possible:
+            whole = numbers.astype(np.int64)
+            self.low, self.high = min(self.low, int(whole.min())), max(self.high, int(whole.max()))
+            self.sum += int(whole.sum())
+
+    def why_not(self, rows: int) -> str | None:
+        """Why the column is no feature, if so."""
+        if not self.possible or rows < LEAST_COUNTED or self.high - self.low != rows - 1:
+            return None
+        return "it counts the rows" if 2 * self.sum == (self.low + self.high) * rows else None
+
+
 def without_identifiers(source: Source, roles: Roles, asked_for: Sequence[str] | None) -> tuple[Roles, tuple[str, ...]]:
     """The roles without features that are ids, and a word about each; features that were asked for by name stay."""
-    texts = {name: _Texts() for name in roles.features if holding(source.schema.field(name).type) == "texts"}
-    if asked_for is not None or not texts:
+    if asked_for is not None:
+        return roles, ()
+    held = {name: source.schema.field(name).type for name in roles.features}
+    texts = {name: _Texts() for name, kind in held.items() if holding(kind) == "texts"}
+    # A CSV file that is streamed, and frames with gaps, have whole numbers as floating ones.
+    numbers = [name for name, kind in held.items() if pa.types.is_integer(kind) or pa.types.is_float64(kind)]
+    wholes = _counting(source, numbers)
+    if not texts and not wholes:
         return roles, ()
     rows = 0
     clients: set[object] = set()
-    for batch in source.batches(list(dict.fromkeys([roles.client, *texts]))):
+    for batch in source.batches(list(dict.fromkeys([roles.client, *texts, *wholes]))):
         rows += len(batch)
-        whose = _plain(batch.column(roles.client))
-        # More clients than categories cannot be told apart by a column of few texts.
-        if len(clients) <= 2 * MAX_CATEGORIES:
-            clients.update(whose.unique().to_pylist())
+        if texts:
+            whose = _plain(batch.column(roles.client))
+            # More clients than categories cannot be told apart by a column of few texts.
+            if len(clients) <= 2 * MAX_CATEGORIES:
+                clients.update(whose.unique().to_pylist())
         for name, found in texts.items():
             if not found.many:
                 found.add(whose, _plain(batch.column(name)))
+        for name, whole in wholes.items():
+            whole.add(batch.column(name))
     for name, found in texts.items():
         if found.many:
             _check_not_numbers(source, name, [text for text in found.owners if text is not None])
     reasons = {name: why for name, found in texts.items() if (why := found.why_not(rows, len(clients))) is not None}
+    reasons |= {name: why for name, whole in wholes.items() if (why := whole.why_not(rows)) is not None}
     features = tuple(name for name in roles.features if name not in reasons)
     notes = tuple(
         f"The column {name!r} is left out: {why}. Name the columns to predict from (--features) to choose others."
@@ -79,6 +124,17 @@ def without_identifiers(source: Source, roles: Roles, asked_for: Sequence[str] |
             "Add columns that a model can predict from.",
         )
     return replace(roles, features=features), notes
+
+
+def _counting(source: Source, columns: Sequence[str]) -> dict[str, _Whole]:
+    """The columns whose first rows, at least, may be counted by them."""
+    first = next(iter(source.batches(columns)), None) if columns else None
+    if first is None:
+        return {}
+    found = {name: _Whole() for name in columns}
+    for name, whole in found.items():
+        whole.add(first.column(name))
+    return {name: _Whole() for name, whole in found.items() if whole.possible}
 
 
 def _check_not_numbers(source: Source, column: str, some: Sequence[str]) -> None:

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from headstart.data.samples import Samples, TargetScale
 from headstart.data.tables.encoding import Encoding
-from headstart.data.tables.intake import Kind, take_in
+from headstart.data.tables.intake import take_in
+from headstart.data.tables.labels import Kind
 from headstart.data.tables.reading import Source
 from headstart.data.tables.roles import Roles
 from headstart.errors import UsageError
@@ -97,7 +98,7 @@ def _write(source: Source, folder: Path, roles: Roles, kind: Kind, drop_missing:
         "target": asdict(samples.target),
         "columns": columns,
         "encoding": taken.encoding.to_json(),
-        "notes": [taken.labels.note, *notes],
+        "notes": [*taken.notes, *notes],
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     for path in folder.iterdir():

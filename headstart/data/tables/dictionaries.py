@@ -1,0 +1,81 @@
+"""Columns of names: each row's number into a list of the distinct values."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headstart.data.tables.reading import Source
+from headstart.errors import UsageError
+
+__all__ = ["coded_values", "column_of", "dictionary_of", "ordered_dictionary"]
+
+
+def coded_values(values: Any, source: Source, column: str) -> pa.DictionaryArray:
+    """Values given as an array, as numbers into the distinct ones in order."""
+    return ordered_dictionary([dictionary_of(column_of(values, source, column))], source, column)
+
+
+def column_of(values: Any, source: Source, column: str) -> pa.Array:
+    """Values given as an array, as Arrow has them."""
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError) as error:
+        raise UsageError(
+            f"{source.name}: {column} is no column: {' '.join(str(error).split())}",
+            "Give one value per row, of one type.",
+        ) from error
+
+
+def dictionary_of(values: pa.Array) -> pa.DictionaryArray:
+    """Values as numbers into a list of distinct ones; whole floats (whole numbers once, with gaps) as whole numbers."""
+    if pa.types.is_floating(values.type):
+        whole = pc.cast(values, pa.int64(), safe=False)
+        if pc.all(pc.equal(whole, values)).as_py() is not False:
+            values = whole
+    if pa.types.is_null(values.type):
+        values = values.cast(pa.string())
+    encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    text = pa.types.is_large_string(encoded.type.value_type) or pa.types.is_string_view(encoded.type.value_type)
+    wanted = pa.dictionary(pa.int32(), pa.string() if text else encoded.type.value_type)
+    return encoded if encoded.type == wanted else encoded.cast(wanted)
+
+
+def ordered_dictionary(chunks: list[pa.Array], source: Source, column: str) -> pa.DictionaryArray:
+    """All chunks as one dictionary array of 32-bit numbers into the distinct values in order."""
+    if len({chunk.type for chunk in chunks}) > 1:
+        chunks = [_as_texts(chunk) for chunk in chunks]
+    joined = pa.chunked_array(chunks).unify_dictionaries()
+    dictionary = max((chunk.dictionary for chunk in joined.chunks), key=len)
+    if joined.null_count:
+        first = int(np.flatnonzero(joined.is_null())[0])
+        raise UsageError(
+            f"{source.place(first)} has no value in column {column!r}.", "Fill it in: rows are kept together by it."
+        )
+    there = np.zeros(len(dictionary), bool)
+    for chunk in joined.chunks:
+        there[chunk.indices.to_numpy()] = True
+    used = np.flatnonzero(there)
+    values = dictionary.take(pa.array(used))
+    try:
+        order = pc.sort_indices(values).to_numpy()
+    except pa.ArrowException:
+        values = _texts(values)
+        order = pc.sort_indices(values).to_numpy()
+    place = np.full(len(dictionary), -1, np.int32)
+    place[used[order]] = np.arange(len(order), dtype=np.int32)
+    codes, start = np.empty(len(joined), np.int32), 0
+    for chunk in joined.chunks:
+        np.take(place, chunk.indices.to_numpy(), out=codes[start : start + len(chunk)], mode="clip")
+        start += len(chunk)
+    return pa.DictionaryArray.from_arrays(pa.array(codes), values.take(pa.array(order)))
+
+
+def _texts(values: pa.Array) -> pa.Array:
+    return pa.array([str(value) for value in values.to_pylist()])
+
+
+def _as_texts(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Numbers in one file and texts in another are all texts."""
+    return pa.DictionaryArray.from_arrays(chunk.indices, _texts(chunk.dictionary))

@@ -9,6 +9,7 @@ import pyarrow as pa
 from headstart.data.tables.numbers import missing_values
 from headstart.data.tables.reading import Source
 from headstart.data.tables.roles import Roles
+from headstart.data.watching import watcher
 from headstart.errors import UsageError
 
 __all__ = ["KeptBatch", "kept_batches"]
@@ -34,8 +35,10 @@ class KeptBatch:
 
 def kept_batches(source: Source, roles: Roles, drop_missing: bool) -> Iterator[KeptBatch]:
     """The batches, without rows of no client or no label; such rows are an error unless they are to be dropped."""
-    start = 0
+    start, told = 0, watcher()
     for data in source.batches(roles.all):
+        if told is not None:
+            told(f"Taking in {source.name}", start / source.rows if source.rows else None)
         kept = None
         for column, what in ((roles.client, "client"), (roles.label, "label")):
             absent = missing_values(data.column(column))

@@ -110,7 +110,7 @@ def prepare(
         stream.schema, stream.name, client=whose, label=label, features=features, group=group, order=order
     )
     roles, ids = without_identifiers(stream, roles, features)
-    return write_prepared(stream, Path(dest), roles, kind, drop_missing, (*unusable, *ids))
+    return write_prepared(stream, Path(dest), roles, kind, drop_missing, (*stream.notes, *unusable, *ids))
 
 
 @with_fields_of(Choices)
@@ -175,10 +175,11 @@ def _table(source: Source, client: str, label: str, choices: Choices) -> Partiti
     assert rows is not None
     taken = take_in(source, roles, Matrix(rows, len(roles.features)), choices.kind, choices.drop_missing)
     samples = taken.samples(source.name)
+    said = source.notes
     # What was read is not needed any more, and may be larger than all that follows.
     del source
     pa.default_memory_pool().release_unused()
-    return deal_out(samples, client, choices, taken.encoding, (*taken.notes, *unusable, *ids))
+    return deal_out(samples, client, choices, taken.encoding, (*said, *taken.notes, *unusable, *ids))
 
 
 def _pictures_in_table(source: Source, client: str, label: str, picture: str, choices: Choices) -> Partition:

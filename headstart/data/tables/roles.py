@@ -75,7 +75,8 @@ def roles_of(
             )
     if client == label:
         raise UsageError(f"{name}: column {client!r} is the client and the label too.", "Name two columns.")
-    chosen, notes = tuple(dict.fromkeys(features or ())), ()
+    chosen: tuple[str, ...] = tuple(dict.fromkeys(features or ()))
+    notes: tuple[str, ...] = ()
     if features is None:
         taken = {client, label, group, order}
         chosen, notes = _usable(schema, [column for column in schema.names if column not in taken])

@@ -11,6 +11,9 @@ from headstart.errors import UsageError
 
 __all__ = ["coded_values", "column_of", "dictionary_of", "ordered_dictionary"]
 
+LARGEST_WHOLE = 2.0**53
+"""Up to here floating numbers tell whole ones apart."""
+
 
 def coded_values(values: Any, source: Source, column: str) -> pa.DictionaryArray:
     """Values given as an array, as numbers into the distinct ones in order."""
@@ -31,15 +34,22 @@ def column_of(values: Any, source: Source, column: str) -> pa.Array:
 def dictionary_of(values: pa.Array) -> pa.DictionaryArray:
     """Values as numbers into a list of distinct ones; whole floats (whole numbers once, with gaps) as whole numbers."""
     if pa.types.is_floating(values.type):
-        whole = pc.cast(values, pa.int64(), safe=False)
-        if pc.all(pc.equal(whole, values)).as_py() is not False:
-            values = whole
+        values = _whole(values.cast(pa.float64()))
     if pa.types.is_null(values.type):
         values = values.cast(pa.string())
     encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     text = pa.types.is_large_string(encoded.type.value_type) or pa.types.is_string_view(encoded.type.value_type)
     wanted = pa.dictionary(pa.int32(), pa.string() if text else encoded.type.value_type)
     return encoded if encoded.type == wanted else encoded.cast(wanted)
+
+
+def _whole(values: pa.Array) -> pa.Array:
+    """Numbers as whole ones, if all of them are."""
+    numbers = values.to_numpy(zero_copy_only=False)
+    there = numbers[~np.isnan(numbers)]
+    whole = bool((np.abs(there) < LARGEST_WHOLE).all()) and np.array_equal(there, np.floor(there))
+    values = pa.array(numbers, from_pandas=True)
+    return values.cast(pa.int64()) if whole else values
 
 
 def ordered_dictionary(chunks: list[pa.Array], source: Source, column: str) -> pa.DictionaryArray:

@@ -63,6 +63,7 @@ def roles_of(
     for role, column in {"client": client, "label": label, "group": group, "order": order}.items():
         if column is not None:
             _there(schema, name, role, column)
+            _check_plain(schema, name, role, column)
     for column in features or ():
         _there(schema, name, "features", column)
         if column in (client, label):
@@ -97,6 +98,16 @@ def roles_of(
 def _there(schema: pa.Schema, name: str, role: str, column: str) -> None:
     if column not in schema.names:
         raise UsageError(f"{name} has no column {column!r} ({role}).", did_you_mean(column, schema.names))
+
+
+def _check_plain(schema: pa.Schema, name: str, role: str, column: str) -> None:
+    """Refuse lists, structures and bytes where each row needs a value that can be told from others."""
+    kind = schema.field(column).type
+    if holding(kind) == "something else":
+        raise UsageError(
+            f"{name}: column {column!r} ({role}) holds {kind}, neither numbers nor texts.",
+            "Write one number or text in each row.",
+        )
 
 
 def _usable(schema: pa.Schema, columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

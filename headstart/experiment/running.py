@@ -4,7 +4,9 @@ import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headstart import simulate
@@ -12,9 +14,11 @@ from headstart.artifact import Predictor, trained_model
 from headstart.core import Algorithm, cohort_size
 from headstart.data import Federation
 from headstart.errors import CannotWrite, UsageError
+from headstart.experiment.keeping import BestRound
 from headstart.experiment.record import MethodJournal, RunDirectory, RunRecord, load_run, versions
 from headstart.experiment.settings import Settings
 from headstart.simulate import Callback, Evaluation, Result, train
+from headstart.simulate.evaluate import in_group
 from headstart.simulate.identity import data_digest
 from headstart.wire import PrivacySpent, Wire, privacy_spent
 
@@ -65,6 +69,8 @@ class Job:
                 algorithm, self.problem, federation, settings.train.cohort, settings.train.weighting, self.wire
             )
             settings.evaluate.adapting(algorithm)
+        for label, adapting in settings.adapt.items():
+            replace(settings.evaluate, inner_lr=adapting.inner_lr).adapting(self.algorithms[label])
         self.privacy = None if self.wire is None else self._spent(self.wire)
 
     def run(self, directory: RunDirectory | None, callbacks: Callbacks) -> RunResult:
@@ -79,11 +85,12 @@ class Job:
             watching = callbacks(label) if callable(callbacks) else callbacks
             try:
                 results[label] = result = self._train(label, journal, watching)
-                if result.rounds < rounds:
+                if result.stopped is not None or (result.diverged is None and result.rounds < rounds):
                     stopped = label
                     break
                 if journal is not None and not journal.done:
-                    journal.finish(result, self._model(label, result))
+                    lost = result.diverged is not None and self.settings.train.keep == "last"
+                    journal.finish(result, None if lost else self._model(label, result))
             except (CannotWrite, OSError) as error:
                 raise _kept(error, directory) from error
         if directory is None:
@@ -100,7 +107,8 @@ class Job:
             algorithm=self.algorithms[label],
             problem=self.problem,
             federation=self.federation,
-            evaluation=self.settings.evaluate,
+            evaluation=self._evaluation(label),
+            steps=None if label not in self.settings.adapt else self.settings.adapt[label].steps,
             config=self.settings.resolved,
             data=data_digest(self.federation),
             versions=versions(),
@@ -117,7 +125,11 @@ class Job:
             if journal is None:
                 raise UsageError("train.memory is 'disk', but the run has no folder.", "Name one with out.")
             memory = journal.path / "memory"
-        return train(
+        evaluation, keeps = self._evaluation(label), settings.keep == "best"
+        best = self._best_round(evaluation, journal) if keeps else None
+        # A method that others are compared with does not end the run; nor does one that has a round to go back to.
+        spared = keeps or label != next(iter(self.algorithms))
+        result = train(
             self.algorithms[label],
             self.problem,
             self.federation,
@@ -125,23 +137,59 @@ class Job:
             cohort=settings.cohort,
             weighting=settings.weighting,
             seed=self.settings.seed,
-            evaluation=self._evaluation(self.algorithms[label]),
+            evaluation=evaluation,
             backend=settings.backend,
             devices=settings.devices,
             at_once=settings.at_once,
             chunk=settings.chunk,
             memory=memory,
             journal=journal,
-            callbacks=callbacks,
+            callbacks=callbacks if best is None else [best, *callbacks],
             wire=self.wire,
+            diverging="stop" if spared else "refuse",
         )
+        ended = result.rounds == settings.rounds or result.diverged is not None
+        if best is None or best.state is None or not ended:
+            return result
+        done = journal is not None and journal.done
+        return result.with_model_of(best.round, best.state, None if done else replace(evaluation, groups=("new",)))
 
-    def _evaluation(self, algorithm: Algorithm) -> Evaluation:
-        """A method whose rounds compute no gradient stays as it is: it is looked at before and after them."""
-        evaluation = self.settings.evaluate
-        if algorithm.cost().gradients:
+    def _best_round(self, evaluation: Evaluation, journal: MethodJournal | None) -> BestRound:
+        """What keeps the best round; of a method that is done, among those that were evaluated as it trained."""
+
+        def told() -> pa.Table | None:
+            table = None if journal is None else journal.tables()[1]
+            if table is None or not self.federation.total > self.federation.trained + self.federation.validation:
+                return table
+            new = in_group("new", *(_flags(table, name) for name in ("held_out", "validation")))
+            return table.filter(pa.array(~new))
+
+        folder = None if journal is None else journal.path / "kept"
+        return BestRound(self.problem, evaluation.steps[-1], folder, told)
+
+    def _evaluation(self, label: str) -> Evaluation:
+        """How a method's clients are evaluated.
+
+        A method whose rounds compute no gradient stays as it is: it is looked at before and after them. Where the
+        best round is kept, new clients are not looked at on the way to it.
+        """
+        evaluation, adapting = self.settings.evaluate, self.settings.adapt.get(label)
+        if adapting is not None:
+            steps = (0, adapting.steps) if adapting.steps else (0,)
+            inner_lr = evaluation.inner_lr if adapting.inner_lr is None else adapting.inner_lr
+            evaluation = replace(evaluation, steps=steps, inner_lr=inner_lr)
+        if self.settings.train.keep == "best":
+            evaluation = replace(evaluation, groups=tuple(group for group in evaluation.groups if group != "new"))
+        if self.algorithms[label].cost().gradients:
             return evaluation
         return replace(evaluation, every=self.settings.train.rounds)
+
+
+def _flags(table: pa.Table, name: str) -> Any:
+    """A column of yes and no; all no where there is none."""
+    if name in table.column_names:
+        return table[name].to_numpy(zero_copy_only=False)
+    return np.zeros(len(table), bool)
 
 
 def _kept(error: OSError | CannotWrite, directory: RunDirectory | None) -> Exception:

@@ -19,9 +19,9 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def models(rng: random.Random, folder: Path) -> Iterator[Case]:
+def models(rng: random.Random, folder: Path, labels: tuple[str, ...] = ("likes", "score")) -> Iterator[Case]:
     """Endlessly many, of a classification and a regression that are trained first."""
-    originals = [trained(folder, label) for label in ("likes", "score")]
+    originals = [trained(folder, label) for label in labels]
     number = 0
     while True:
         number += 1
@@ -46,7 +46,7 @@ def trained(folder: Path, label: str) -> tuple[bytes, np.ndarray]:
     columns: dict[str, Any] = {"who": who, "size": size, "age": age, "colour": colour}
     columns[label] = np.where(size > 0, "yes", "no") if label == "likes" else 1000 + size + age
     small = ["train.rounds=2", "train.backend=vmap", "model.hidden=[4]", "evaluate.steps=[0,1]", "baselines={}"]
-    experiment = hs.Experiment.from_table(columns, client="who", label=label, settings=small)
+    experiment = hs.Experiment.from_table(columns, client="who", label=label, settings=small, tune=False)
     run = experiment.run(folder / f"run-{label}")
     assert run.record.path is not None
     path = run.record.path / "per-fedavg" / "model.safetensors"

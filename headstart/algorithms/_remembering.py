@@ -1,6 +1,7 @@
 """What the methods share that differentiate a loss at a remembered model: their fields, batches and gradient."""
 
 from types import MappingProxyType
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -51,6 +52,8 @@ class RememberingAlgorithm(Algorithm):
     shared_batch: bool = eqx.field(static=True, default=False)
     server_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
 
+    traces_steps: ClassVar[bool] = True
+
     def __check_init__(self) -> None:
         check_step_size("outer_lr", self.outer_lr)
         checks.in_unit_interval("averaging", self.averaging)
@@ -78,7 +81,7 @@ class RememberingAlgorithm(Algorithm):
     def personalize(
         self, loss: Loss, down: Down, state: object, support: ClientSamples, key: Array, steps: int, size: Size
     ) -> Params:
-        return fine_tune(loss, down.params, support, key, Adaptation(steps, self.inner_lr), size)
+        return fine_tune(loss, down.params, support, key, steps, self.inner_lr, size)
 
     @property
     def step_cost(self) -> Cost:

@@ -1,7 +1,7 @@
 """BSpiderBoost: MAML with a gradient that is corrected by differences, and recomputed from large batches at times."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -93,6 +93,8 @@ class BSpiderBoost(Algorithm):
     large_batch_size: Size = eqx.field(static=True, default=40)
     server_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
 
+    traces_steps: ClassVar[bool] = True
+
     def __check_init__(self) -> None:
         check_step_size("outer_lr", self.outer_lr)
         checks.whole("period", self.period, 1)
@@ -151,7 +153,7 @@ class BSpiderBoost(Algorithm):
     def personalize(
         self, loss: Loss, down: BSpiderBoostDown, state: Any, support: ClientSamples, key: Array, steps: int, size: Size
     ) -> Params:
-        return fine_tune(loss, down.params, support, key, Adaptation(steps, self.inner_lr), size)
+        return fine_tune(loss, down.params, support, key, steps, self.inner_lr, size)
 
     def cost(self) -> Cost:
         gradients = 2 + self.curvature.gradients

@@ -11,7 +11,6 @@ from jax import Array
 
 from headstart.algorithms._personal import fine_tune
 from headstart.core import (
-    Adaptation,
     Algorithm,
     Batch,
     BatchSizes,
@@ -132,6 +131,8 @@ class LocalSCGDM(Algorithm):
 
     objectives: ClassVar[tuple[type, ...]] = (UserComposition,)
 
+    traces_steps: ClassVar[bool] = True
+
     def __check_init__(self) -> None:
         self.local_optimizer.check()
         check_step_size("outer_lr", self.outer_lr)
@@ -236,7 +237,7 @@ class LocalSCGDM(Algorithm):
     ) -> Params:
         if isinstance(objective, UserComposition):
             return objective.inner(down.params, support.sample(key, size)) if objective.personal else down.params
-        return fine_tune(objective, down.params, support, key, Adaptation(steps, self.inner_lr), size)
+        return fine_tune(objective, down.params, support, key, steps, self.inner_lr, size)
 
     def cost(self) -> Cost:
         looks = self.local_steps * self.tasks_per_step

@@ -1,6 +1,6 @@
 """Generalized meta federated learning: FedAvg, Per-FedAvg and any number of fine-tuning steps in one."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -107,6 +107,8 @@ class MetaFL(Algorithm):
     keep_client_optimizer: bool = eqx.field(static=True, default=False)
     server_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
 
+    traces_steps: ClassVar[bool] = True
+
     def __check_init__(self) -> None:
         check_step_size("outer_lr", self.outer_lr)
         self.local_optimizer.check()
@@ -166,7 +168,7 @@ class MetaFL(Algorithm):
     def personalize(
         self, loss: Loss, down: MetaDown, state: Any, support: ClientSamples, key: Array, steps: int, size: Size
     ) -> Params:
-        return fine_tune(loss, down.params, support, key, Adaptation(steps, self.inner_lr), size)
+        return fine_tune(loss, down.params, support, key, steps, self.inner_lr, size)
 
     def cost(self) -> Cost:
         tau, nu = self.local_steps, self.inner_steps

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,7 +12,6 @@ from jax import Array
 from headstart.algorithms._personal import fine_tune
 from headstart.algorithms._remembering import NO_LOCAL_STEPS
 from headstart.core import (
-    Adaptation,
     ClientResult,
     ClientSamples,
     Cost,
@@ -127,6 +126,8 @@ class MOMLv2(RefreshingAlgorithm):
     curvature_batch_size: Size | None = eqx.field(static=True, default=None)
     server_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
 
+    traces_steps: ClassVar[bool] = True
+
     def __check_init__(self) -> None:
         check_step_size("outer_lr", self.outer_lr)
         checks.in_unit_interval("averaging", self.averaging)
@@ -223,7 +224,7 @@ class MOMLv2(RefreshingAlgorithm):
         steps: int,
         size: Size,
     ) -> Params:
-        return fine_tune(loss, down.params, support, key, Adaptation(steps, self.inner_lr), size)
+        return fine_tune(loss, down.params, support, key, steps, self.inner_lr, size)
 
     def cost(self) -> Cost:
         adaptive = self.smoothness is not None

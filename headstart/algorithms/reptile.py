@@ -1,6 +1,6 @@
 """Reptile: move the shared model part of the way to where clients' own SGD takes it."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -8,7 +8,6 @@ from jax import Array
 
 from headstart.algorithms._personal import fine_tune
 from headstart.core import (
-    Adaptation,
     Algorithm,
     ClientOptimizer,
     ClientResult,
@@ -61,6 +60,8 @@ class Reptile(Algorithm):
     keep_client_optimizer: bool = eqx.field(static=True, default=False)
     server_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
 
+    traces_steps: ClassVar[bool] = True
+
     def __check_init__(self) -> None:
         self.local_optimizer.check()
         checks.at_least("inner_lr", self.inner_lr, 0)
@@ -102,7 +103,7 @@ class Reptile(Algorithm):
     def personalize(
         self, loss: Loss, down: Down, state: Any, support: ClientSamples, key: Array, steps: int, size: Size
     ) -> Params:
-        return fine_tune(loss, down.params, support, key, Adaptation(steps, self.inner_lr), size)
+        return fine_tune(loss, down.params, support, key, steps, self.inner_lr, size)
 
     def cost(self) -> Cost:
         return Cost(gradients=self.local_steps, products=0, batches={self.batch_size: self.local_steps})

@@ -28,6 +28,8 @@ FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)
 FOLDS = 5
 ROWS_TO_CHOOSE = 10
 """With fewer rows than this to hold back, steps and step size stay those of training."""
+UNSTABLE = 2.0
+"""A step size is too large where on its way the loss grows to so many times what it was before."""
 
 Scores = Mapping[str, float]
 
@@ -52,6 +54,8 @@ class AdaptationReport:
     """The scores on rows held back after each number of steps of the size chosen."""
     words: str
     """The outcome in a sentence."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know of the rows, such as how many had no label."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values, for a file."""
@@ -93,7 +97,8 @@ def adapt(
             problem, grid_steps, rule.batch_size, algorithm, down, federation.clients, key,
             None if grid_lrs[0] is None else jnp.asarray(grid_lrs), jnp.arange(len(folds)),
         )  # fmt: skip
-        judged = _Judged(found, np.array([len(fold) for fold in folds]))
+        choosing_sizes = len(grid_lrs) > 1 and grid_steps[0] == 0
+        judged = _Judged(found, np.array([len(fold) for fold in folds]), steady=choosing_sizes)
         place = judged.best()
         best = grid_steps[place[0]], grid_lrs[place[1]]
         size = judged.best(moving=grid_steps[0] == 0)[1]
@@ -185,10 +190,14 @@ def _personalised(
 class _Judged:
     """The scores of every setting on every fold, and what they say."""
 
-    def __init__(self, found: list[dict[str, Array]], counts: np.ndarray):
+    def __init__(self, found: list[dict[str, Array]], counts: np.ndarray, steady: bool):
         self.values = {name: np.stack([np.asarray(each[name], np.float64) for each in found]) for name in found[0]}
         self.losses = np.nan_to_num(self.values[LOSS.name], nan=np.inf, posinf=np.inf)
         self.counts = counts
+        if steady:
+            # What comes out well after steps that went astray may go astray with other rows.
+            furthest = np.maximum.accumulate(self.losses @ counts, axis=0)
+            self.losses[furthest > UNSTABLE * furthest[:1]] = np.inf
 
     def best(self, without: int | None = None, moving: bool = False) -> np.ndarray:
         """Place of the number of steps and of the step size with the least loss; of equal ones the fewest steps."""
@@ -232,10 +241,10 @@ def _words(
         return f"Adapted by {how}, as in training. There are too few rows to hold any back and judge by them."
     if before is None:
         return f"Adapted by {how}: on {held_back} rows held back, {metric.title} is {metric.show(after[metric.name])}."
-    changes = f"the loss goes from {before[LOSS.name]:.4g} to {after[LOSS.name]:.4g}"
+    changes = f"the loss goes from {LOSS.show(before[LOSS.name])} to {LOSS.show(after[LOSS.name])}"
     if metric != LOSS:
         shown = metric.show(before[metric.name]), metric.show(after[metric.name])
-        changes += f", {metric.title} from {shown[0]} to {shown[1]}"
+        changes = f"{metric.title} goes from {shown[0]} to {shown[1]}, {changes.replace(' goes', '')}"
     if hurts:
         return f"Adapting does not help: on {held_back} rows held back, {changes}. The shared model is kept."
     return f"Adapted by {how}: on {held_back} rows held back, {changes}."

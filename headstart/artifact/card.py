@@ -7,7 +7,7 @@ import jax
 
 from headstart.artifact.description import Description, Score
 from headstart.core import Params
-from headstart.metrics import Metric
+from headstart.metrics import LOSS, Metric
 
 __all__ = ["model_card"]
 
@@ -42,7 +42,7 @@ def model_card(description: Description, params: Params, digest: str | None) -> 
     if description.adapted is not None:
         sections += ["## What adapting did", *_adapted(description.adapted)]
     if description.scores:
-        sections += ["## Scores of new clients", _scores(description.scores)]
+        sections += ["## How good it was for clients", _scores(description.scores)]
     sections += ["## Where it came from", _facts(_origin(source))]
     return "\n\n".join(sections) + "\n"
 
@@ -84,7 +84,7 @@ def _adapts(description: Description) -> str:
     size = "" if rule.lr is None else f" of size {rule.lr:g}"
     batch = "all rows" if rule.batch_size == "full" else f"{rule.batch_size} rows drawn at random"
     return (
-        f"As {rule.method} does ({rule.algorithm}): {rule.steps} step{'s' if rule.steps != 1 else ''}{size} on "
+        f"As {rule.method} does: {rule.steps} step{'s' if rule.steps != 1 else ''}{size} on "
         f"{batch} served new clients best in training. `headstart adapt` chooses both on the new client's rows."
     )
 
@@ -100,12 +100,27 @@ def _adapted(said: Mapping[str, Any]) -> list[str]:
 
 
 def _scores(scores: tuple[Score, ...]) -> str:
+    """One row per metric, with the loss at the end, and one column per number of steps."""
+    steps = sorted({score.steps for score in scores})
+    named = sorted({score.metric: None for score in scores}, key=lambda name: name == LOSS.name)
     rows = []
-    for score in scores:
-        metric = Metric(score.metric, higher_is_better=score.higher_is_better, unit=score.unit)
-        shown = ["" if value is None else metric.show(value) for value in (score.mean, score.std, score.worst10)]
-        rows.append([metric.title, str(score.steps), *shown, str(score.clients)])
-    return _table(["metric", "steps", "mean", "deviation", "worst 10%", "clients"], rows)
+    for name in named:
+        here = {score.steps: score for score in scores if score.metric == name}
+        last = here[max(here)]
+        metric = Metric(name, higher_is_better=last.higher_is_better, unit=last.unit)
+        shown = [_mean(metric, here.get(number)) for number in steps]
+        rows.append([metric.title, *shown, "" if last.worst10 is None else metric.show(last.worst10)])
+    after = ["shared model" if number == 0 else f"after {number} step{'s' * (number > 1)}" for number in steps]
+    clients = max(score.clients for score in scores)
+    whose = "all of which trained" if scores[0].group == "all" else "that nothing was learned from or chosen by"
+    what = f"Mean and deviation over {clients} clients, {whose}, and the mean of the worst tenth of them.\n\n"
+    return what + _table(["metric", *after, "worst 10%"], rows)
+
+
+def _mean(metric: Metric, score: Score | None) -> str:
+    if score is None or score.mean is None:
+        return "none"
+    return metric.show(score.mean) + ("" if score.std is None else f" ± {metric.show(score.std, beside=score.mean)}")
 
 
 def _origin(source: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from headstart.data.tables import Encoding, source_of, stored_rows
 from headstart.data.tables.encoding import MISSING, NumberColumn
 from headstart.data.tables.pictures import IMAGE_ENDINGS, read_pictures
 from headstart.data.tables.reading import Source, TableSource, streamed_file
+from headstart.data.tables.stored import check_columns
 from headstart.errors import UsageError
 from headstart.problems import Examples
 
@@ -87,24 +88,25 @@ class TableInputs(Inputs):
     encoding: Encoding
 
     def blocks(self, data: Any) -> Iterator[Block]:
-        source = streamed_file(Path(data)) if isinstance(data, (str, Path)) else source_of(data)
+        source = streamed_file(Path(data), self._texts) if isinstance(data, (str, Path)) else source_of(data)
         start = 0
-        _check_columns(self.encoding, source)
+        check_columns(self.encoding, source)
         own = self._own(source) if self.encoding.per_client else None
         for batch in source.batches(source.schema.names):
             for first in range(0, len(batch), BLOCK_ROWS):
                 rows = pa.Table.from_batches([batch.slice(first, BLOCK_ROWS)])
-                part = _Part(source.name, rows, start)
+                part = _Part(source.name, rows, start=start)
                 stored = stored_rows(self.encoding, part)
                 yield Block(rows, stored if own is None else _standardised(own, stored))
                 start += len(rows)
 
     def labelled(self, data: Any, label: str | None) -> tuple[np.ndarray, pa.Array, Source]:
-        source = source_of(data)
+        source = source_of(data, texts=self._texts)
         if label is None or label not in source.schema.names:
             named = "that holds the label" if label is None else f"{label!r}"
             raise UsageError(
-                f"{source.name} has no column {named}, and adapting learns from labels.", "Name the column with label."
+                f"{source.name} has no column {named}, and adapting learns from labels.",
+                f"Name the column with label (--label), one of: {', '.join(source.schema.names)}.",
             )
         labels = [column for batch in source.batches([label]) for column in batch.columns]
         if not sum(map(len, labels)):
@@ -136,6 +138,11 @@ class TableInputs(Inputs):
                 )
             said.append(f"`{column.name}`: {how}")
         return said
+
+    @property
+    def _texts(self) -> list[str]:
+        """Columns that are texts even in a file where all of them could be numbers."""
+        return [column.name for _, column in self.encoding.categories]
 
     def _own(self, source: Source) -> Encoding:
         """The encoding of the one client whose rows these are."""
@@ -255,13 +262,6 @@ class _Part(TableSource):
 
     def place(self, row: int) -> str:
         return super().place(self.start + row)
-
-
-def _check_columns(encoding: Encoding, source: Source) -> None:
-    missing = [column.name for column in encoding.columns if column.name not in source.schema.names]
-    if missing:
-        more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
-        raise UsageError(f"{source.name} has no column {missing[0]!r}{more}.", "Give the columns that training had.")
 
 
 def _plain(values: pa.Array) -> pa.Array:

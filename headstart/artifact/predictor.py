@@ -18,6 +18,7 @@ from headstart.artifact.architecture import built
 from headstart.artifact.container import read_container, write_container
 from headstart.artifact.description import Description
 from headstart.artifact.inputs import BLOCK_ROWS, Block
+from headstart.artifact.labelled import usable_rows
 from headstart.artifact.target import class_names
 from headstart.core import Params, checks, with_canonical_convolutions
 from headstart.errors import HeadstartError, UsageError
@@ -109,18 +110,19 @@ class Predictor:
         description = self.description
         stored, values, source = description.inputs.labelled(data, label or description.target.label)
         target = description.target
-        if description.problem.classifies:
-            if target.classes is None:
-                target = replace(target, classes=self._own_classes(class_names(values, source)))
-            y = target.coded(values, source)
-        else:
-            y = target.standardised(values, source)
+        classifies = description.problem.classifies
+        rows, labels, notes = usable_rows(values, target, classifies, source)
+        stored = stored[rows]
+        if classifies and target.classes is None:
+            target = replace(target, classes=self._own_classes(class_names(labels)))
+        y = target.coded(labels) if classifies else target.standardised(labels, source, rows)
         inputs = description.inputs.for_client(stored)
         with self.precision():
             own, report = adapt(
                 problem, description.adaptation, self.params, self.extras, Examples(stored, y), inputs.transform,
                 steps=steps, lr=lr, seed=seed,
             )  # fmt: skip
+        report = replace(report, notes=notes)
         said = report.to_json() | ({"from": self.digest} if self.digest else {})
         mine = replace(description, inputs=inputs, target=target, adapted=said)
         return Predictor(mine, self.model, own, self.extras, report)

@@ -26,6 +26,7 @@ from headstart.metrics import LOSS
 from headstart.models import Model
 from headstart.problems import Classification, Examples, Problem, Prototypes, Regression
 from headstart.simulate import Evaluation, Result, summarized_metrics
+from headstart.simulate.evaluate import kept_round
 
 __all__ = ["trained_model"]
 
@@ -44,15 +45,17 @@ def trained_model(
     problem: Problem,
     federation: Federation,
     evaluation: Evaluation,
+    steps: int | None = None,
     config: Mapping[str, Any],
     data: str,
     versions: Mapping[str, str],
 ) -> Predictor:
     """The model that a method has trained, with all that its file says.
 
-    ``config`` is the experiment as resolved, and ``data`` the digest of the data.
+    ``steps`` is by how many steps clients adapt; left out, the number that served best. ``config`` is the experiment
+    as resolved, and ``data`` the digest of the data.
     """
-    scores, steps = _scores(result)
+    scores, served_best = _scores(result)
     adapting = evaluation.adapting(algorithm)
     model = problem.model if isinstance(problem, (Classification, Prototypes, Regression)) else None
     own_classes = isinstance(federation.clients, EpisodeClients)
@@ -63,11 +66,11 @@ def trained_model(
         architecture=_architecture(model, problem),
         inputs=_inputs(federation),
         target=target,
-        adaptation=rule_of(adapting, method, steps, evaluation.batch_size),
+        adaptation=rule_of(adapting, method, served_best if steps is None else steps, evaluation.batch_size),
         scores=scores,
         source={
             "method": method,
-            "rounds": result.rounds,
+            "rounds": kept_round(result.summary),
             "clients": federation.trained if not federation.endless else "endlessly many",
             "seed": config["seed"],
             "data": _data_name(config["data"]),
@@ -133,13 +136,13 @@ def _target(problem: Problem, federation: Federation, config: Mapping[str, Any],
 
 
 def _scores(result: Result) -> tuple[tuple[Score, ...], int]:
-    """The last round's scores of new clients, or of all if all trained; and the steps that served best.
+    """The scores of new clients, or of all if all trained, in the round that is kept; and the steps that served best.
 
     Steps are chosen on validation clients where there are any, so that new ones are looked at only once.
     """
     rows = result.summary.to_pylist()
-    last = max(row["round"] for row in rows)
-    rows = [row for row in rows if row["round"] == last]
+    kept = kept_round(result.summary)
+    rows = [row for row in rows if row["round"] == kept]
     groups = {row["group"] for row in rows}
     group = next(group for group in ("new", "held-out", "all") if group in groups)
     choosing = "validation" if "validation" in groups else group

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from headstart.data.tables.memory import rows_of
 from headstart.data.tables.reading import ending
+from headstart.data.watching import watcher
 from headstart.errors import CannotWrite, UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def predict_file(predictor: "Predictor", data: Any, out: Path | None) -> int:
         raise UsageError("There are no rows to predict.", "Give a table with rows.")
     rows = 0
     with _place(out) as place, WRITERS[kind](place, _plain(first).schema) as writer:
-        for block in _chained(first, blocks):
+        for block in _told(_chained(first, blocks), data):
             writer.write_table(_plain(block).cast(writer.schema if kind != ".csv" else _plain(first).schema))
             rows += len(block)
     return rows
@@ -42,6 +44,18 @@ def predict_file(predictor: "Predictor", data: Any, out: Path | None) -> int:
 def _chained(first: pa.Table, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
     yield first
     yield from blocks
+
+
+def _told(blocks: Iterator[pa.Table], data: Any) -> Iterator[pa.Table]:
+    """The blocks, of which whoever watches is told."""
+    told = watcher()
+    total = None if told is None else rows_of(data)
+    done = 0
+    for block in blocks:
+        yield block
+        done += len(block)
+        if told is not None:
+            told("Predicting", min(1.0, done / total) if total else None)
 
 
 @contextmanager

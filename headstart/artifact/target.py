@@ -1,7 +1,6 @@
 """What a model predicts: classes by name, or numbers in their own units."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +9,7 @@ from headstart.data.tables.reading import Source
 from headstart.data.tables.roles import holding
 from headstart.errors import UsageError
 
-__all__ = ["Target"]
+__all__ = ["Target", "class_names"]
 
 
 @dataclass(frozen=True)
@@ -46,40 +45,29 @@ class Target:
         """Outputs of a regression in the label's own units."""
         return np.asarray(outputs, np.float64) * self.scale + self.mean
 
-    def standardised(self, values: Any, source: Source) -> np.ndarray:
-        """Labels of a regression as the model was trained on them."""
-        column = pa.array(values, from_pandas=True)
-        if holding(column.type) != "numbers":
-            raise UsageError(f"{source.name}: the label {self.label!r} holds no numbers.", "It did in training.")
-        numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    def standardised(self, labels: pa.Array, source: Source, rows: np.ndarray) -> np.ndarray:
+        """Labels of a regression, all there, as the model was trained on them; ``rows`` are their places."""
+        if holding(labels.type) != "numbers":
+            raise UsageError(
+                f"{source.name}: the label {self.label!r} holds {labels.type}, no numbers.", "It did in training."
+            )
+        numbers = labels.cast(pa.float64()).to_numpy(zero_copy_only=False)
         bad = np.flatnonzero(~np.isfinite(numbers))
         if bad.size:
-            raise UsageError(f"{source.place(int(bad[0]))} has no finite label.", "Fill it in, or leave the row out.")
+            raise UsageError(
+                f"{source.place(int(rows[bad[0]]))} has the label {numbers[bad[0]]}.", "Leave the row out."
+            )
         return ((numbers - self.mean) / self.scale).astype(np.float32)
 
-    def coded(self, values: Any, source: Source) -> np.ndarray:
-        """Labels of a classification as numbers of classes."""
-        names = class_names(values, source)
+    def coded(self, labels: pa.Array) -> np.ndarray:
+        """Labels of a classification, all known, as numbers of classes."""
         number = {name: i for i, name in enumerate(self.classes or ())}
-        unknown = next((i for i, name in enumerate(names) if name not in number), None)
-        if unknown is not None:
-            known = ", ".join(list(number)[:10]) + (", …" if len(number) > 10 else "")
-            raise UsageError(
-                f"{source.place(unknown)}: the model knows no class {names[unknown]!r}.",
-                f"It knows: {known}. Leave such rows out.",
-            )
-        return np.array([number[name] for name in names], np.int32)
+        return np.array([number[name] for name in class_names(labels)], np.int32)
 
 
-def class_names(values: Any, source: Source) -> list[str]:
+def class_names(labels: pa.Array) -> list[str]:
     """The classes of rows, named as training names them."""
-    column = pa.array(values, from_pandas=True)
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if column.null_count:
-        row = int(np.flatnonzero(column.is_null())[0])
-        raise UsageError(f"{source.place(row)} has no label.", "Fill it in, or leave the row out.")
-    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
-        numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(labels.type) or pa.types.is_decimal(labels.type):
+        numbers = labels.cast(pa.float64()).to_numpy(zero_copy_only=False)
         return [str(int(value)) if float(value).is_integer() else str(value) for value in numbers]
-    return [str(value) for value in column.to_pylist()]
+    return [str(value) for value in labels.to_pylist()]

@@ -38,9 +38,22 @@ def main() -> None:
             raise
         _complain(error)
         sys.exit(2 if isinstance(error, UsageError) else 1)
+    except MemoryError as error:
+        if "--debug" in sys.argv:
+            raise
+        _complain(_no_memory(error))
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.stderr.write("Stopped.\n")
         sys.exit(130)
+
+
+def _no_memory(error: MemoryError) -> HeadstartError:
+    reason = f": {error}" if str(error) else ""
+    return UsageError(
+        f"This takes more memory than there is{reason}.",
+        "Lower the numbers of clients, samples or units, or keep the data on disk: see `headstart data prepare`.",
+    )
 
 
 def _complain(error: HeadstartError) -> None:

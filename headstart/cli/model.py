@@ -1,5 +1,6 @@
 """`headstart adapt`, `predict`, `inspect` and `export`: what can be done with a model file."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ from headstart.cli.options import Debug
 
 if TYPE_CHECKING:
     from headstart.artifact import AdaptationReport
+    from headstart.metrics import Metric
 
 __all__ = ["adapt", "export", "inspect", "predict"]
 
@@ -41,14 +43,16 @@ def adapt(
     From Python: `hs.load("model.safetensors").adapt("mine.csv").save("mine.safetensors")`.
     """
     import headstart as hs
-    from headstart.cli.terminal import console, escape
+    from headstart.cli.terminal import console, escape, say, working
 
-    shared = hs.load(model, trust=trust)
-    with console.status("Adapting"):
+    with working("Opening the model") as now:
+        shared = hs.load(model, trust=trust)
+        now("Adapting")
         mine = shared.adapt(data, steps=steps, lr=lr, label=label, seed=seed)
     mine.save(out)
     assert mine.adaptation is not None
-    _show(mine.adaptation)
+    say(mine.adaptation.notes)
+    _show(mine.adaptation, {metric.name: metric for metric in mine.problem.metrics})
     console.print(f"Model: {escape(str(out))}")
 
 
@@ -69,9 +73,13 @@ def predict(
     `predict_proba(frame)` give arrays.
     """
     import headstart as hs
-    from headstart.cli.terminal import console, escape
+    from headstart.cli.terminal import console, escape, watched_data, working
 
-    rows = hs.load(model, trust=trust).predict_file(data, out)
+    with working("Opening the model"):
+        predictor = hs.load(model, trust=trust)
+    # A bar would stand among rows that go to the terminal.
+    with watched_data() if out is not None else nullcontext():
+        rows = predictor.predict_file(data, out)
     if out is not None:
         console.print(f"{rows:,} rows: {escape(str(out))}")
 
@@ -113,14 +121,17 @@ def export(
     From Python: `hs.load("mine.safetensors").export("mine.onnx", "onnx")`.
     """
     import headstart as hs
-    from headstart.cli.terminal import console, escape
+    from headstart.cli.terminal import console, escape, working
 
-    hs.load(model, trust=trust).export(out, format)  # type: ignore[arg-type]
+    with working("Opening the model") as now:
+        predictor = hs.load(model, trust=trust)
+        now(f"Exporting as {format}")
+        predictor.export(out, format)  # type: ignore[arg-type]
     where = escape(str(out))
     console.print(f"Exported: {where}; what it takes and gives: {where}.json")
 
 
-def _show(report: "AdaptationReport") -> None:
+def _show(report: "AdaptationReport", metrics: dict[str, "Metric"]) -> None:
     """The curve over steps, and what came of it."""
     from rich import box
     from rich.table import Table
@@ -129,14 +140,16 @@ def _show(report: "AdaptationReport") -> None:
 
     if report.curve:
         size = "" if report.lr is None else f" of size {report.lr:.3g}"
-        table = Table(
-            title=f"{report.held_back} rows held back, after steps{size}", title_justify="left", box=box.SIMPLE_HEAD
-        )
-        for name in report.curve[0]:
-            table.add_column(name, justify="right")
+        console.print(f"On {report.held_back} rows held back, after steps{size}:")
+        table = Table(box=box.SIMPLE_HEAD)
+        # The loss is what is minimised; what people look at comes first.
+        names = sorted((name for name in report.curve[0] if name != "steps"), key=lambda name: name == "loss")
+        for heading in ("steps", *(metrics[name].title for name in names)):
+            table.add_column(heading, justify="right")
         for row in report.curve:
-            table.add_row(
-                *(f"{value:.4g}" for value in row.values()), style="bold" if row["steps"] == report.steps else ""
-            )
+            shown = (metrics[name].show(row[name]) for name in names)
+            table.add_row(str(row["steps"]), *shown, style="bold" if row["steps"] == report.steps else "")
         console.print(table)
     console.print(escape(report.words))
+    if report.chosen and not report.kept_shared:
+        console.print("[dim]Each row was judged by a choice made without it, so this may be a little worse.[/]")

@@ -61,6 +61,14 @@ def run(
     order: Order = None,
     held_out: HeldOut = None,
     shots: Shots = None,
+    tune: Annotated[
+        bool | None,
+        typer.Option(
+            "--tune/--no-tune",
+            help="Find step sizes that are not given, and how to adapt, on validation clients first; with --data that "
+            "is so unless you say no.",
+        ),
+    ] = None,
     plan: Annotated[
         bool,
         typer.Option("--plan", help="Take step sizes, local steps and batch sizes from theory: see `headstart plan`."),
@@ -74,7 +82,8 @@ def run(
 
     `headstart run` alone trains Per-FedAvg and FedAvg on embedded handwritten digits.
 
-    `headstart run --data people.parquet --client person --label activity` does so on your own table.
+    `headstart run --data people.parquet --client person --label activity` does so on your own table, with step sizes
+    that suit it; `--set algorithm.inner_lr=0.1` gives one and leaves the others to the search.
 
     `headstart run my.toml --set train.rounds=1000 --seed 1 --out runs/mine` runs your own experiment.
 
@@ -98,6 +107,7 @@ def run(
         raise UsageError("--epsilon is what a plan is to reach, but there is no --plan.", "Add --plan.")
     given = {
         "EXPERIMENT": experiment, "--set": settings, "--seed": seed, "--out": out, "--data": data, "--plan": plan,
+        "--tune": tune,
     }  # fmt: skip
     extra = [name for name, value in given.items() if value]
     if resume is not None and extra:
@@ -106,15 +116,19 @@ def run(
             "Leave that out, or start a new run without --resume.",
         )
     import headstart as hs
+    from headstart.cli.terminal import watched_data
 
     if resume is not None:
         code = _watched(hs.Experiment.from_run(resume), resume, resumed=True)
     else:
         if data is None:
-            asked = hs.Experiment.from_toml(experiment, settings=settings or [], seed=seed)
+            asked = hs.Experiment.from_toml(experiment, settings=settings or [], seed=seed, tune=bool(tune))
         else:
             chosen = about if seed is None else {**about, "seed": seed}
-            asked = hs.Experiment.from_table(data, experiment=experiment, settings=settings or [], **chosen)
+            with watched_data():
+                asked = hs.Experiment.from_table(
+                    data, experiment=experiment, settings=settings or [], tune=tune is not False and not plan, **chosen
+                )
         if plan:
             asked = _planned(asked, epsilon)
         code = _watched(asked, out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S"), resumed=False)
@@ -138,6 +152,7 @@ def _planned(experiment: "Experiment", epsilon: float | None) -> "Experiment":
 def _watched(experiment: "Experiment", folder: Path, *, resumed: bool) -> int:
     """Run or resume, with bars and Ctrl-C, and print what came out or how to go on."""
     from headstart.cli.interrupts import interruptible
+    from headstart.cli.searching import searching
     from headstart.cli.terminal import bars, console, escape, say
     from headstart.report import method_title
 
@@ -148,10 +163,17 @@ def _watched(experiment: "Experiment", folder: Path, *, resumed: bool) -> int:
         say(experiment.notes)
     with interruptible(folder) as stop:
         start = experiment.resume if resumed else experiment.run
-        result = start(folder, callbacks=bars(title, stop))
+        with searching(title, stop) as told:
+            result = start(folder, callbacks=bars(title, stop), searching=told)
     if result.stopped is None:
         _conclude(result)
         return 0
+    if result.stopped not in result.results:
+        console.print(
+            f"Stopped in the search for settings of {escape(title(result.stopped))}; what was found is kept.\n"
+            f"Go on with: headstart run --resume {escape(str(folder))}"
+        )
+        return INTERRUPTED
     rounds = experiment.settings.train.rounds
     console.print(
         f"Stopped after round {result.results[result.stopped].rounds} of {rounds} of {escape(title(result.stopped))}; "
@@ -162,11 +184,14 @@ def _watched(experiment: "Experiment", folder: Path, *, resumed: bool) -> int:
 
 def _conclude(result: "RunResult") -> None:
     from headstart.cli.terminal import console, escape
-    from headstart.report import comparison_table, plot_run
+    from headstart.report import best_model, comparison_table, further_table, plot_run
 
     folder = result.record.path
     assert folder is not None
-    console.print(comparison_table(result.record))
+    console.print(comparison_table(result.record, min(console.width, 80)))
+    others = further_table(result.record)
+    if others is not None:
+        console.print(others)
     picture = folder / "comparison.png"
     try:
         plot_run(result.record, picture)
@@ -174,4 +199,8 @@ def _conclude(result: "RunResult") -> None:
         # The plot extra is not installed; the table has said it all.
         console.print(f"Record: {escape(str(folder))}")
     else:
-        console.print(f"Record: {escape(str(folder))}, picture: {escape(str(picture))}")
+        console.print(f"Record: {escape(str(folder))}, picture: {escape(str(picture))}", soft_wrap=True)
+    model = best_model(result.record)
+    if model is not None:
+        console.print(f"Model:  {escape(str(model))}", soft_wrap=True)
+        console.print("Next:   headstart inspect MODEL; headstart adapt MODEL --data mine.csv --out MINE")

@@ -12,14 +12,17 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskID,
+    TaskProgressColumn,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
 from headstart import simulate
 from headstart.cli.interrupts import Stop
 
-__all__ = ["bars", "console", "counting", "escape", "estimating", "say", "show_markdown"]
+__all__ = ["bars", "console", "counting", "escape", "estimating", "say", "show_markdown", "watched_data", "working"]
 
 console = Console()
 
@@ -28,7 +31,10 @@ def show_markdown(text: str) -> None:
     """Print Markdown as a terminal shows it; as it is, where there is none."""
     from rich.markdown import Markdown
 
-    console.print(Markdown(text) if console.is_terminal else text, markup=False, highlight=False, soft_wrap=True)
+    if console.is_terminal:
+        console.print(Markdown(text))
+    else:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def say(notes: Iterable[str]) -> None:
@@ -104,6 +110,40 @@ def counting(title: str, total: int) -> Iterator[Callable[[int], None]]:
     with _progress(*columns, transient=True) as bar:
         task = bar.add_task(escape(title), total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+@contextmanager
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """A spinner beside what is being done; it is given a function that says what is done next."""
+    if not sys.stdout.isatty():
+        yield lambda what: None
+        return
+    with console.status(escape(what)) as status:
+        yield lambda what: status.update(escape(what))
+
+
+@contextmanager
+def watched_data() -> Iterator[None]:
+    """A bar for whatever is read, taken in or predicted in this block; no word where there is no terminal."""
+    from headstart.data.watching import watching
+
+    what = SpinnerColumn(), TextColumn("{task.description}")
+    with _progress(*what, BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), transient=True) as bar:
+        if bar.disable:
+            yield
+            return
+        tasks: dict[str, TaskID] = {}
+
+        def told(what: str, share: float | None) -> None:
+            if what not in tasks:
+                for known in tasks.values():
+                    bar.remove_task(known)
+                tasks.clear()
+                tasks[what] = bar.add_task(escape(what), total=None if share is None else 1.0)
+            bar.update(tasks[what], completed=share or 0.0)
+
+        with watching(told):
+            yield
 
 
 def _progress(*columns: Any, transient: bool = False) -> Progress:

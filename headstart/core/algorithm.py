@@ -105,6 +105,8 @@ class Algorithm(eqx.Module):
     """Kinds of objective other than a plain loss that the method can work on."""
     adapts_by: ClassVar[str | None] = "inner_lr"
     """The field with the step size of adaptation; ``None`` for a method that adapts in a way of its own."""
+    traces_steps: ClassVar[bool] = False
+    """Whether `personalize` also takes a number of steps that is traced."""
     adapts_with: ClassVar[tuple[str, ...]] = ()
     """What `personalize` looks at in what is broadcast, beside ``params``: it is kept with a trained model."""
 

@@ -10,6 +10,9 @@ from headstart.errors import UsageError
 
 __all__ = ["at_least", "in_unit_interval", "number", "positive", "whole"]
 
+MOST = 2**32 - 1
+"""The largest count or seed: 32 bits have to do."""
+
 
 def _concrete(name: str, value: Any) -> float | None:
     if isinstance(value, bool) or not (isinstance(value, (Real, np.generic)) or hasattr(value, "dtype")):
@@ -49,7 +52,9 @@ def in_unit_interval(name: str, value: Any) -> None:
 
 
 def whole(name: str, value: Any, least: int) -> None:
-    """A whole number of at least ``least``; shapes depend on it, so it is never traced."""
+    """A whole number of at least ``least``; shapes depend on it, so it is never traced, and has to fit into 32 bits."""
+    if isinstance(value, (int, np.integer)) and value > MOST:
+        raise UsageError(f"{name} = {value} is more than {MOST:,}.", f"Set {name} to less.")
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise UsageError(
             f"{name} = {value!r} is not a whole number of {least} or more.", f"Set {name} to {least} or more."

@@ -103,6 +103,10 @@ class FederatedRun:
             "Clients' memories are at their sites.", "Make a site's own model with: headstart deploy adapt"
         )
 
+    def return_to(self, round_: int, state: RunState) -> None:
+        """Go back to the shared model of an earlier round; clients' memories stay at their sites as they are."""
+        self.state, self.round = RunState(jax.tree.map(jnp.asarray, state.server), self.state.clients), round_
+
     def advance(self, rounds: int, capacity: int | None = None) -> pa.Table:
         """Run some rounds and return a row for each."""
         return pa.concat_tables([self._advance() for _ in range(rounds)])

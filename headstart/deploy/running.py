@@ -22,7 +22,7 @@ from headstart.experiment.running import Job, Trainer
 from headstart.experiment.startup import start_jax
 from headstart.simulate import Callback, Result
 from headstart.simulate.callbacks import Run
-from headstart.simulate.train import identity_of, train_run
+from headstart.simulate.train import Diverging, identity_of, train_run
 
 __all__ = ["serve"]
 
@@ -74,7 +74,9 @@ def _directory(path: Path, config: Mapping[str, Any], job: Job, book: Book) -> R
 def _trainer(session: Session) -> Trainer:
     """What trains a method over the fleet."""
 
-    def federated(job: Job, label: str, journal: MethodJournal | None, callbacks: Sequence[Callback]) -> Result:
+    def federated(
+        job: Job, label: str, journal: MethodJournal | None, callbacks: Sequence[Callback], diverging: Diverging
+    ) -> Result:
         algorithm, settings = job.algorithms[label], job.settings
         setup = Setup.of(algorithm, job.problem, job.federation, settings, job.wire)
         train = settings.train
@@ -90,6 +92,7 @@ def _trainer(session: Session) -> Trainer:
             identity={**identity, "data": session.book.founding},
             chunk=1,
             callbacks=callbacks,
+            diverging=diverging,
         )
 
     return federated

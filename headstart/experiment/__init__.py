@@ -1,7 +1,7 @@
 """Experiments: what is trained on what and how, their defaults, their plans, their runs and the record of a run."""
 
 from headstart.experiment.defaults import fitted
-from headstart.experiment.experiment import Experiment, PlannedExperiment, resume
+from headstart.experiment.experiment import Experiment, PlannedExperiment, TunedExperiment, resume
 from headstart.experiment.record import MethodRecord, RunDirectory, RunRecord, load_run
 from headstart.experiment.running import Callbacks, RunResult
 from headstart.experiment.settings import Settings, Training
@@ -17,6 +17,7 @@ __all__ = [
     "RunResult",
     "Settings",
     "Training",
+    "TunedExperiment",
     "data_section",
     "fitted",
     "load_run",

@@ -8,7 +8,7 @@ from headstart.data import EpisodeClients, Federation
 from headstart.experiment.settings import Training, accepted_settings
 from headstart.simulate import Evaluation
 
-__all__ = ["fitted", "suiting"]
+__all__ = ["affordable_evaluation", "fitted", "suiting"]
 
 MOST_CLIENTS = 10
 """A round's cohort, unless an experiment says otherwise."""
@@ -21,6 +21,8 @@ REGRESSION_STEPS = {"inner_lr": 0.01, "outer_lr": 0.01}
 """Smaller, for a squared error has no bound on its gradient."""
 REGRESSION_METRICS = ("rmse", "mae", "r2")
 
+STEPS = (0, 1, 5)
+"""Of adaptation, where neither anybody says how many nor a search finds it."""
 EVALUATIONS = 11
 """In a run that does not say how many: before the first round, and ten times after that."""
 LEAST_EVALUATIONS = 3
@@ -83,19 +85,20 @@ def suiting(tables: Mapping[str, Any], asked_for: bool) -> dict[str, Any]:
     return filled
 
 
-def fitted(tables: Mapping[str, Any], federation: Federation) -> dict[str, Any]:
+def fitted(tables: Mapping[str, Any], federation: Federation, tune: bool = False) -> dict[str, Any]:
     """An experiment without cohort, batch or step sizes, with those that suit the data.
 
-    Clients are evaluated as often, and as many of them, as costs no more than the training does.
+    Clients are evaluated as often, and as many of them, as costs no more than the training does. Where a search is to
+    ``tune`` it, step sizes and how clients adapt are left open.
     """
     algorithm, train, evaluate = (dict(tables.get(name, {})) for name in ("algorithm", "train", "evaluate"))
     regression = federation.task is not None and federation.task.kind == "regression"
-    suited: dict[str, Any] = dict(REGRESSION_STEPS if regression else CLASSIFICATION_STEPS)
+    suited: dict[str, Any] = {} if tune else dict(REGRESSION_STEPS if regression else CLASSIFICATION_STEPS)
     if regression:
         evaluate.setdefault("metrics", list(REGRESSION_METRICS))
     train.setdefault("cohort", min(MOST_CLIENTS, federation.trained))
     baselines = {label: dict(table) for label, table in tables.get("baselines", {}).items()}
-    if regression and baselines.get("alone", {}).get("name") == "local-only":
+    if regression and not tune and baselines.get("alone", {}).get("name") == "local-only":
         baselines["alone"].setdefault("learning_rate", REGRESSION_STEPS["inner_lr"])
     if isinstance(federation.clients, EpisodeClients):
         # A task is adapted to on its shots and judged by its queries.
@@ -108,11 +111,13 @@ def fitted(tables: Mapping[str, Any], federation: Federation) -> dict[str, Any]:
         evaluate.setdefault("batch_size", min(LARGE_BATCH, int(federation.counts["support"].min())))
     accepted = accepted_settings(algorithm.get("name")) or suited
     algorithm = {**{name: value for name, value in suited.items() if name in accepted}, **algorithm}
-    evaluate = {**_affordable(algorithm, train, evaluate, federation), **evaluate}
+    if not tune:
+        evaluate.setdefault("steps", list(STEPS))
+        evaluate = {**affordable_evaluation(algorithm, train, evaluate, federation), **evaluate}
     return {**tables, "algorithm": algorithm, "baselines": baselines, "train": train, "evaluate": evaluate}
 
 
-def _affordable(
+def affordable_evaluation(
     algorithm: Mapping[str, Any], train: Mapping[str, Any], evaluate: Mapping[str, Any], federation: Federation
 ) -> dict[str, Any]:
     """How many clients are evaluated and how often, where all of them ten times would cost more than training does.

@@ -12,19 +12,21 @@ from headstart.data import Federation, table
 from headstart.data.tables import Options
 from headstart.errors import UsageError
 from headstart.experiment.defaults import fitted, suiting
-from headstart.experiment.record import RunDirectory, read_manifest
+from headstart.experiment.record import RunDirectory, load_run, read_manifest
 from headstart.experiment.running import Callbacks, Job, RunResult
+from headstart.experiment.searching import Watch, left_open, search_settings, with_found
 from headstart.experiment.settings import Settings, check_label
 from headstart.experiment.startup import start_jax
 from headstart.experiment.tables import OWN_DATA, data_section, read_tables, with_settings
 from headstart.problems import Problem
 from headstart.simulate import Callback, Evaluation, Sweep, sweep
 from headstart.simulate.identity import data_digest
+from headstart.tuning import SearchStopped
 
 if TYPE_CHECKING:  # a run does without the theory, which takes a second to import
     from headstart.experiment.planning import MethodPlan, Plans, Told
 
-__all__ = ["Experiment", "PlannedExperiment", "resume"]
+__all__ = ["Experiment", "PlannedExperiment", "TunedExperiment", "resume"]
 
 
 class Experiment:
@@ -81,17 +83,24 @@ class Experiment:
 
     @classmethod
     def from_toml(
-        cls, source: str | Path | None = None, *, settings: Iterable[str] = (), seed: int | None = None
+        cls,
+        source: str | Path | None = None,
+        *,
+        settings: Iterable[str] = (),
+        seed: int | None = None,
+        tune: bool = False,
     ) -> "Experiment":
         """An experiment from a TOML file, or from TOML text; left out, the default one on embedded data.
 
-        ``settings`` change it, each as ``section.key=value``; ``seed`` is instead of the file's.
+        ``settings`` change it, each as ``section.key=value``; ``seed`` is instead of the file's. With ``tune``, step
+        sizes and weights that it does not say, and how clients adapt, are found by a search before the run.
 
         >>> experiment = Experiment.from_toml(settings=["train.rounds=5"])
         >>> experiment.config["train"]["rounds"], list(experiment.settings.methods)
         (5, ['per-fedavg', 'fedavg'])
         """
-        return cls._of(_changed(read_tables(source), settings, seed))
+        tables = _changed(read_tables(source), settings, seed)
+        return cls._of({**tables, "tune": left_open(tables).table} if tune else tables)
 
     @classmethod
     def from_table(
@@ -102,6 +111,7 @@ class Experiment:
         label: str | None = None,
         experiment: str | Path | None = None,
         settings: Iterable[str] = (),
+        tune: bool = True,
         **options: Unpack[Options],
     ) -> "Experiment":
         """An experiment on one's own data, with settings that suit it.
@@ -110,7 +120,8 @@ class Experiment:
         file per client, of a tree of images or of prepared data, or a data set's name. Each value of the column
         ``client`` is a client, and ``label`` is what to predict. `headstart.data.tables.Choices` lists the options.
         What is done with the data is as ``experiment`` says, a TOML file or text, changed by ``settings``. ``seed`` is
-        that of training; ``settings=["data.seed=1"]`` deals the data out in another way.
+        that of training; ``settings=["data.seed=1"]`` deals the data out in another way. Step sizes and weights that
+        nobody has said, and how clients adapt, are found by a search before the run, unless ``tune`` is ``False``.
 
         The data is read here, so that the settings can be fitted to it.
         """
@@ -124,7 +135,8 @@ class Experiment:
         tables = with_settings(suiting(tables, experiment is not None), settings)
         plan = _table_plan(data, tables["data"]) if PYTHON in tables["data"] else None
         federation = cls._of(tables, plan).federation
-        suited = cls._of(fitted(tables, federation), plan)
+        ready = fitted(tables, federation, tune)
+        suited = cls._of({**ready, "tune": left_open(ready).table} if tune else ready, plan)
         suited.__dict__["federation"] = federation
         return suited
 
@@ -157,29 +169,64 @@ class Experiment:
         partition = self.federation.partition
         return () if partition is None else partition.notes
 
-    def run(self, out: str | Path | None = None, callbacks: Callbacks = ()) -> RunResult:
+    def run(
+        self, out: str | Path | None = None, callbacks: Callbacks = (), searching: Watch = lambda told: None
+    ) -> RunResult:
         """Train every method and evaluate every client before and after it adapts.
 
         ``out`` is the folder for the record, from which the run can be resumed; left out, nothing is written.
-        ``callbacks`` watch every method's training, or are what a function of the method's name returns.
+        ``callbacks`` watch every method's training, or are what a function of the method's name returns. Where
+        settings are left to a search, that comes first, and ``searching`` is told how far it has come.
         """
         # Everything that can be wrong with the data or the settings is found before the folder is made.
         job = Job(self.settings, self.federation)
         if out is None:
-            return job.run(None, callbacks)
+            ready = self if self.settings.tune is None else self.tuned(searching).experiment
+            return Job(ready.settings, self.federation).run(None, callbacks)
         with RunDirectory.create(
             Path(out), self.config, list(self.settings.methods), data_digest(self.federation), job.privacy
         ) as directory:
-            return job.run(directory, callbacks)
+            return self._run_in(directory, callbacks, searching)
 
-    def resume(self, path: str | Path, callbacks: Callbacks = ()) -> RunResult:
+    def resume(self, path: str | Path, callbacks: Callbacks = (), searching: Watch = lambda told: None) -> RunResult:
         """Continue a run of this experiment where it stopped, bit for bit.
 
         A run of another experiment, or of data that has changed since, is refused.
         """
         with RunDirectory.open(Path(path)) as directory:
             directory.check(self.config, data_digest(self.federation))
-            return Job(self.settings, self.federation).run(directory, callbacks)
+            return self._run_in(directory, callbacks, searching)
+
+    def _run_in(self, directory: RunDirectory, callbacks: Callbacks, searching: Watch) -> RunResult:
+        ready = self
+        if self.settings.tune is not None:
+            if not directory.searched:
+                folder = directory.path / "tuning"
+                try:
+                    tuned = self.tuned(searching, folder)
+                except SearchStopped:
+                    open_ = (label for label in self.settings.methods if not (folder / f"{label}.json").exists())
+                    return RunResult({}, load_run(directory.path), next(open_, None))
+                directory.found(tuned.experiment.config, dict(tuned.found))
+            ready = self._with(directory.manifest["config"])
+        return Job(ready.settings, self.federation).run(directory, callbacks)
+
+    def tuned(self, searching: Watch = lambda told: None, folder: Path | None = None) -> "TunedExperiment":
+        """This experiment with what a search has found for the settings that were left to it.
+
+        ``folder`` is where every method's result is kept until all are done, so that a search can be stopped.
+        """
+        if self.settings.tune is None:
+            raise UsageError("This experiment leaves nothing to a search.", "Make it with tune=True.")
+        job = Job(self.settings, self.federation)
+        found = search_settings(self.settings, self.federation, job.wire, folder, searching)
+        return TunedExperiment(self._with(with_found(self.config, found, self.federation)), found)
+
+    def _with(self, tables: Mapping[str, Any]) -> "Experiment":
+        """The same data and problem with other settings."""
+        experiment = type(self)._of(tables, self.settings.data if PYTHON in self.config["data"] else None)
+        experiment.__dict__["federation"] = self.federation
+        return experiment
 
     def sweep(
         self,
@@ -239,9 +286,7 @@ class Experiment:
             )
         plans = self.plan(epsilon, **options)
         found = plans.planned(self._tables)
-        experiment = type(self)._of(found.tables, self.settings.data if PYTHON in self.config["data"] else None)
-        experiment.__dict__["federation"] = self.federation
-        return PlannedExperiment(experiment, plans, found.method, found.plan, found.notes)
+        return PlannedExperiment(self._with(found.tables), plans, found.method, found.plan, found.notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,6 +299,15 @@ class PlannedExperiment:
     plan: "MethodPlan"
     notes: list[str]
     """What a reader of the plan should know."""
+
+
+@dataclass(frozen=True, eq=False)
+class TunedExperiment:
+    """An experiment with settings that a search has found, and how it found them."""
+
+    experiment: Experiment
+    found: Mapping[str, Any]
+    """The smoothness of the loss, and for every method what was chosen, its score, and all that was tried."""
 
 
 def resume(path: str | Path, callbacks: Callbacks = ()) -> RunResult:

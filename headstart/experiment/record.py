@@ -1,9 +1,11 @@
 """The run directory: the one record of a run, and what brings it back after any kind of stop.
 
     DIR/run.json                           configuration as resolved, versions, methods, a digest of the data, privacy
+    DIR/tuning/METHOD.json                 what a search has found for a method, while others are searched
     DIR/METHOD/checkpoints/*.safetensors   state after a chunk, the last few
     DIR/METHOD/rounds/*.parquet            one row per round, one file per chunk while the method trains
     DIR/METHOD/clients/*.parquet           one row per client, one file per evaluation while the method trains
+    DIR/METHOD/kept/*.safetensors          state of the best round so far, where that is what is kept
     DIR/METHOD/rounds.parquet, clients.parquet, summary.parquet, model.safetensors, model.json   once it is done
 
 A chunk's tables are written before its checkpoint. Whatever moment a process dies at, the last whole
@@ -26,6 +28,7 @@ from filelock import FileLock, Timeout
 from headstart.artifact import Predictor, stored_params
 from headstart.errors import UsageError
 from headstart.simulate import FolderJournal, Result
+from headstart.simulate.evaluate import kept_round
 from headstart.simulate.files import write_json, write_parquet
 from headstart.wire import PrivacySpent
 
@@ -88,9 +91,23 @@ class RunDirectory:
                 f"{path} cannot be written: {error.strerror or error}.", "Copy it to a folder that can be."
             ) from error
 
+    @property
+    def searched(self) -> bool:
+        """Whether its configuration has what a search has found."""
+        return "tuning" in self.manifest
+
+    def found(self, config: dict[str, Any], tuning: dict[str, Any]) -> None:
+        """Put what a search has found in place of what was left to it."""
+        asked = self.manifest["config"]
+        self.manifest = {**self.manifest, "config": config, "tuning": {**tuning, "asked": asked}}
+        write_json(self.path / "run.json", self.manifest)
+
     def check(self, config: dict[str, Any], data: str) -> None:
         """Refuse to go on with other settings or other data than the run was started with."""
-        differing = _first_difference(self.manifest["config"], json.loads(json.dumps(config)))
+        before = self.manifest["config"]
+        if self.searched and "tune" in config:
+            before = self.manifest["tuning"]["asked"]
+        differing = _first_difference(before, json.loads(json.dumps(config)))
         if differing is not None:
             where, before, now = differing
             raise UsageError(
@@ -146,17 +163,23 @@ class MethodJournal:
             return self._files.tables()
         return pq.read_table(self.path / "rounds.parquet"), pq.read_table(self.path / "clients.parquet")
 
-    def finish(self, result: Result, model: Predictor) -> None:
-        """Gather the tables into one file each and write the model; its manifest comes last and says done."""
+    def finish(self, result: Result, model: Predictor | None) -> None:
+        """Gather the tables into one file each and write the model; its manifest comes last and says done.
+
+        There is no model of training that diverged.
+        """
         write_parquet(self.path / "rounds.parquet", result.history)
         write_parquet(self.path / "clients.parquet", result.table)
         write_parquet(self.path / "summary.parquet", result.summary)
-        model.save(self.path / "model.safetensors")
+        if model is not None:
+            model.save(self.path / "model.safetensors")
         write_json(
             self.path / "model.json",
             {
                 "format": FORMAT,
                 "rounds": result.rounds,
+                "kept": kept_round(result.summary),
+                "diverged": result.diverged,
                 "parameters": sum(leaf.size for leaf in jax.tree.leaves(result.params)),
                 "arrays": {
                     jax.tree_util.keystr(path): {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
@@ -180,6 +203,8 @@ class MethodRecord:
     """One row per round evaluated, client and number of adaptation steps."""
     summary: pa.Table | None
     """Over clients, once the method is done."""
+    diverged: str | None = None
+    """How training diverged, if it did."""
 
     def params(self, template: Any) -> Any:
         """The trained model, in the structure of ``template`` (such as ``problem.init(key)``)."""
@@ -187,6 +212,8 @@ class MethodRecord:
             raise UsageError("This run was not written to a folder.", "Take the parameters from its results.")
         if not self.done:
             raise UsageError(f"{self.path} has not been trained to the end.", "Resume the run first.")
+        if not (self.path / "model.safetensors").exists():
+            raise UsageError(f"{self.path} has no model: {self.diverged}", "Lower its step sizes in a new run.")
         return stored_params(self.path / "model.safetensors", template)
 
 
@@ -201,14 +228,27 @@ class RunRecord:
     methods: dict[str, MethodRecord]
     privacy: PrivacySpent | None = None
     """What each method spends by the last round; ``None`` without noise on the wire."""
+    tuning: dict[str, Any] | None = None
+    """How settings were found, where a search has found some."""
 
     @classmethod
     def of_results(
-        cls, config: dict[str, Any], results: Mapping[str, Result], rounds: int, privacy: PrivacySpent | None = None
+        cls,
+        config: dict[str, Any],
+        results: Mapping[str, Result],
+        rounds: int,
+        privacy: PrivacySpent | None = None,
     ) -> "RunRecord":
         """The record of a run that was not written to a folder."""
         methods = {
-            label: MethodRecord(None, result.rounds == rounds, result.history, result.table, result.summary)
+            label: MethodRecord(
+                None,
+                result.rounds == rounds or result.diverged is not None,
+                result.history,
+                result.table,
+                result.summary,
+                result.diverged,
+            )
             for label, result in results.items()
         }
         return cls(None, config, versions(), methods, privacy)
@@ -219,7 +259,7 @@ class RunRecord:
         parts = []
         for label, method in self.methods.items():
             if method.summary is not None and method.done:
-                last = method.summary.filter(pc.field("round") == pc.max(method.summary["round"]))
+                last = method.summary.filter(pc.field("round") == kept_round(method.summary))
                 parts.append(last.add_column(0, "method", pa.array([label] * len(last), pa.string())))
         return pa.concat_tables(parts) if parts else pa.table({"method": pa.array([], pa.string())})
 
@@ -234,11 +274,16 @@ def load_run(path: str | Path) -> RunRecord:
         history, table = journal.tables()
         summary = path / name / "summary.parquet"
         methods[name] = MethodRecord(
-            journal.path, journal.done, history, table, pq.read_table(summary) if journal.done else None
+            journal.path,
+            journal.done,
+            history,
+            table,
+            pq.read_table(summary) if journal.done else None,
+            json.loads((journal.path / "model.json").read_text()).get("diverged") if journal.done else None,
         )
     spent = manifest["privacy"]
     privacy = None if spent is None else PrivacySpent(**spent)
-    return RunRecord(path, manifest["config"], manifest["versions"], methods, privacy)
+    return RunRecord(path, manifest["config"], manifest["versions"], methods, privacy, manifest.get("tuning"))
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

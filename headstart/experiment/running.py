@@ -4,7 +4,9 @@ import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headstart import simulate
@@ -12,10 +14,13 @@ from headstart.artifact import Predictor, trained_model
 from headstart.core import Algorithm, cohort_size
 from headstart.data import Federation
 from headstart.errors import CannotWrite, UsageError
+from headstart.experiment.keeping import BestRound
 from headstart.experiment.record import MethodJournal, RunDirectory, RunRecord, load_run, versions
 from headstart.experiment.settings import Settings
 from headstart.simulate import Callback, Evaluation, Result, train
+from headstart.simulate.evaluate import in_group
 from headstart.simulate.identity import data_digest
+from headstart.simulate.train import Diverging
 from headstart.wire import PrivacySpent, Wire, privacy_spent
 
 __all__ = ["Callbacks", "Job", "RunResult", "Trainer"]
@@ -23,8 +28,8 @@ __all__ = ["Callbacks", "Job", "RunResult", "Trainer"]
 Callbacks = Sequence[Callback] | Callable[[str], Sequence[Callback]]
 """Who watches a run: the same for all methods, or what a function of the method's name returns."""
 
-Trainer = Callable[["Job", str, MethodJournal | None, Sequence[Callback]], Result]
-"""What trains a method of a job, by its name, with its journal and those who watch."""
+Trainer = Callable[["Job", str, MethodJournal | None, Sequence[Callback], Diverging], Result]
+"""What trains a method of a job, by its name, with its journal, those who watch, and what to do if it diverges."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -72,6 +77,8 @@ class Job:
                 algorithm, self.problem, federation, settings.train.cohort, settings.train.weighting, self.wire
             )
             settings.evaluate.adapting(algorithm)
+        for label, adapting in settings.adapt.items():
+            replace(settings.evaluate, inner_lr=adapting.inner_lr).adapting(self.algorithms[label])
         self.privacy = None if self.wire is None else self._spent(self.wire)
 
     def run(self, directory: RunDirectory | None, callbacks: Callbacks) -> RunResult:
@@ -85,12 +92,13 @@ class Job:
                 continue  # trained to the end, and only its checkpoints have been removed
             watching = callbacks(label) if callable(callbacks) else callbacks
             try:
-                results[label] = result = self._trainer(self, label, journal, watching)
-                if result.rounds < rounds:
+                results[label] = result = self._train(label, journal, watching)
+                if result.stopped is not None or (result.diverged is None and result.rounds < rounds):
                     stopped = label
                     break
                 if journal is not None and not journal.done:
-                    journal.finish(result, self._model(label, result))
+                    lost = result.diverged is not None and self.settings.train.keep == "last"
+                    journal.finish(result, None if lost else self._model(label, result))
             except (CannotWrite, OSError) as error:
                 raise _kept(error, directory) from error
         if directory is None:
@@ -107,7 +115,8 @@ class Job:
             algorithm=self.algorithms[label],
             problem=self.problem,
             federation=self.federation,
-            evaluation=self.settings.evaluate,
+            evaluation=self.evaluation(label),
+            steps=None if label not in self.settings.adapt else self.settings.adapt[label].steps,
             config=self.settings.resolved,
             data=data_digest(self.federation),
             versions=versions(),
@@ -117,15 +126,53 @@ class Job:
         train, clients = self.settings.train, self.federation.trained
         return privacy_spent(wire, train.rounds, cohort_size(train.cohort, clients), clients)
 
+    def _train(self, label: str, journal: MethodJournal | None, callbacks: Sequence[Callback]) -> Result:
+        evaluation, keeps = self.evaluation(label), self.settings.train.keep == "best"
+        best = self._best_round(evaluation, journal) if keeps else None
+        # A method that others are compared with does not end the run; nor does one that has a round to go back to.
+        spared = keeps or label != next(iter(self.algorithms))
+        watching = callbacks if best is None else [best, *callbacks]
+        result = self._trainer(self, label, journal, watching, "stop" if spared else "refuse")
+        ended = result.rounds == self.settings.train.rounds or result.diverged is not None
+        if best is None or best.state is None or not ended:
+            return result
+        done = journal is not None and journal.done
+        return result.with_model_of(best.round, best.state, None if done else replace(evaluation, groups=("new",)))
+
+    def _best_round(self, evaluation: Evaluation, journal: MethodJournal | None) -> BestRound:
+        """What keeps the best round; of a method that is done, among those that were evaluated as it trained."""
+
+        def told() -> pa.Table | None:
+            table = None if journal is None else journal.tables()[1]
+            if table is None or not self.federation.total > self.federation.trained + self.federation.validation:
+                return table
+            new = in_group("new", *(_flags(table, name) for name in ("held_out", "validation")))
+            return table.filter(pa.array(~new))
+
+        folder = None if journal is None else journal.path / "kept"
+        return BestRound(self.problem, evaluation.steps[-1], folder, told)
+
     def evaluation(self, label: str) -> Evaluation:
-        """A method whose rounds compute no gradient stays as it is: it is looked at before and after them."""
-        evaluation = self.settings.evaluate
+        """How a method's clients are evaluated.
+
+        A method whose rounds compute no gradient stays as it is: it is looked at before and after them. Where the
+        best round is kept, new clients are not looked at on the way to it.
+        """
+        evaluation, adapting = self.settings.evaluate, self.settings.adapt.get(label)
+        if adapting is not None:
+            steps = (0, adapting.steps) if adapting.steps else (0,)
+            inner_lr = evaluation.inner_lr if adapting.inner_lr is None else adapting.inner_lr
+            evaluation = replace(evaluation, steps=steps, inner_lr=inner_lr)
+        if self.settings.train.keep == "best":
+            evaluation = replace(evaluation, groups=tuple(group for group in evaluation.groups if group != "new"))
         if self.algorithms[label].cost().gradients:
             return evaluation
         return replace(evaluation, every=self.settings.train.rounds)
 
 
-def simulated(job: Job, label: str, journal: MethodJournal | None, callbacks: Sequence[Callback]) -> Result:
+def simulated(
+    job: Job, label: str, journal: MethodJournal | None, callbacks: Sequence[Callback], diverging: Diverging
+) -> Result:
     """Train a method in this process, with the data of all clients."""
     settings = job.settings.train
     memory: Path | None = None
@@ -150,7 +197,15 @@ def simulated(job: Job, label: str, journal: MethodJournal | None, callbacks: Se
         journal=journal,
         callbacks=callbacks,
         wire=job.wire,
+        diverging=diverging,
     )
+
+
+def _flags(table: pa.Table, name: str) -> Any:
+    """A column of yes and no; all no where there is none."""
+    if name in table.column_names:
+        return table[name].to_numpy(zero_copy_only=False)
+    return np.zeros(len(table), bool)
 
 
 def _kept(error: OSError | CannotWrite, directory: RunDirectory | None) -> Exception:

@@ -1,7 +1,7 @@
 """A checked configuration: what its sections ask for, before anything is loaded or computed."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headstart.algorithms import ALGORITHMS
@@ -9,13 +9,14 @@ from headstart.config import PYTHON, Plan, given, plan, settings_of, type_path
 from headstart.core import Algorithm, Weighting, checks
 from headstart.data import DATASETS, Federation
 from headstart.errors import UsageError, did_you_mean
+from headstart.experiment.sections import Adapting, Searching, adapt_section, tune_section
 from headstart.models import MODELS
 from headstart.problems import Problem, problem_for
 from headstart.simulate import Backend, Evaluation
 
 __all__ = ["Settings", "Training", "accepted_settings", "check_label", "named"]
 
-SECTIONS = ("seed", "data", "model", "algorithm", "baselines", "wire", "train", "evaluate")
+SECTIONS = ("seed", "data", "model", "algorithm", "baselines", "wire", "train", "evaluate", "adapt", "tune")
 BUILDERS = {name: entry.build for name, entry in ALGORITHMS.items()}
 
 
@@ -33,6 +34,9 @@ class Training:
     chunk: int | None = None
     memory: Literal["ram", "disk"] = "ram"
     """Where clients' memories live; ``disk`` for more of them than RAM holds."""
+    keep: Literal["last", "best"] = "last"
+    """Which round's model is the result; ``best`` for clients of validation, and then new clients are looked at once,
+    at the end."""
     keep_checkpoints: int = 3
     precision: Literal["float32", "float64"] = "float32"
 
@@ -62,6 +66,10 @@ class Settings:
     """The learning problem that fits the data."""
     resolved: dict[str, Any]
     """The configuration with every default filled in; reading it again gives the same settings."""
+    adapt: Mapping[str, Adapting] = field(default_factory=dict)
+    """How clients adapt, of methods for which that is said."""
+    tune: Searching | None = None
+    """What a search has to find before anything is trained."""
 
     @classmethod
     def from_tables(cls, tables: Mapping[str, Any], data: Plan | None = None) -> "Settings":
@@ -81,6 +89,9 @@ class Settings:
         evaluate = plan(Evaluation, asked, "evaluate")
         wire = _wire(tables["wire"]) if tables.get("wire") else None
         methods, resolved_methods = _methods(tables)
+        adapt = adapt_section(tables, methods)
+        names = {label: accepted_settings(method.resolved["name"]) for label, method in methods.items()}
+        tune = tune_section(tables, names)
 
         def problem(federation: Federation) -> Problem:
             if federation.task is None:
@@ -104,7 +115,11 @@ class Settings:
                 **({} if wire is None else {"wire": wire.resolved}),
                 "train": train.resolved,
                 "evaluate": {**evaluate.resolved, **metrics},
+                **({} if not adapt else {"adapt": {label: dict(tables["adapt"][label]) for label in adapt}}),
+                **({} if tune is None else {"tune": tune.table}),
             },
+            adapt=adapt,
+            tune=tune,
         )
 
     @classmethod

@@ -53,8 +53,9 @@ def with_settings(tables: Mapping[str, Any], settings: Iterable[str]) -> dict[st
     result = copy.deepcopy(dict(tables))
     for setting in settings:
         key, sign, text = setting.partition("=")
-        if not sign or not key.strip():
-            raise UsageError(f"--set {setting} has no '='.", "Write --set section.key=value.")
+        if not sign or not all(name.strip() for name in key.split(".")):
+            lacks = "a name before its '='" if sign else "'='"
+            raise UsageError(f"--set {setting} lacks {lacks}.", "Write --set section.key=value.")
         *path, last = key.strip().split(".")
         table: Any = result
         for name in path:

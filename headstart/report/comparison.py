@@ -16,9 +16,11 @@ from headstart.errors import UsageError
 from headstart.experiment import RunRecord
 from headstart.metrics import LOSS, Metric
 from headstart.simulate import summarized_metrics
+from headstart.simulate.evaluate import kept_round
 
 __all__ = [
     "adapted_after",
+    "broken_title",
     "comparison_notes",
     "comparison_table",
     "finished_summaries",
@@ -26,6 +28,7 @@ __all__ = [
     "method_title",
     "settings_of",
     "shown_groups",
+    "shown_round",
 ]
 
 WIDTH = 80
@@ -67,6 +70,13 @@ def finished_summaries(record: RunRecord) -> dict[str, list[dict[str, Any]]]:
     return {label: m.summary.to_pylist() for label, m in record.methods.items() if m.summary is not None}
 
 
+def shown_round(record: RunRecord, label: str) -> int:
+    """The round of a method whose model is its result."""
+    summary = record.methods[label].summary
+    assert summary is not None
+    return kept_round(summary)
+
+
 def comparison_table(record: RunRecord, width: int = WIDTH) -> Table:
     """Two rows per finished method, all clients and new ones: the shared model, and the clients' own after each step.
 
@@ -101,6 +111,7 @@ LAYOUTS = (
     _Layout((WORST, BEST, TIME), deviations=False),
     _Layout((WORST,), deviations=False),
     _Layout((WORST,), stacked=True),
+    _Layout((WORST,), deviations=False, stacked=True),
 )
 """From the widest to the narrowest."""
 
@@ -108,7 +119,7 @@ LAYOUTS = (
 def _table(record: RunRecord, methods: list["_Method"], layout: _Layout) -> Table:
     shown = "mean ± deviation" if layout.deviations else "mean"
     table = Table(
-        title=f"{methods[0].metric.title} at the last round, {shown} over all and over new clients",
+        title=f"{methods[0].metric.title} at the {_which(record)} round, {shown} over all and over new clients",
         title_justify="left",
         caption="\n".join(map(escape, comparison_notes(record))) or None,
         caption_justify="left",
@@ -128,6 +139,13 @@ def _table(record: RunRecord, methods: list["_Method"], layout: _Layout) -> Tabl
     return table
 
 
+def _which(record: RunRecord) -> str:
+    """Whether all methods are shown as they were in the end."""
+    finished = finished_summaries(record)
+    ends = all(shown_round(record, label) == max(row["round"] for row in rows) for label, rows in finished.items())
+    return "last" if ends else "best"
+
+
 def _without_text(table: Table) -> Table:
     bare = copy(table)
     bare.title = bare.caption = None
@@ -141,7 +159,7 @@ class _Method:
         self.title = method_title(label, settings_of(record, label))
         self.metric = metric
         summary = finished_summaries(record)[label]
-        self._last = max(row["round"] for row in summary)
+        self._last = shown_round(record, label)
         self._rows = [row for row in summary if row["metric"] == metric.name]
         self._losses = {_place(row): row for row in summary if row["metric"] == LOSS.name}
         self.steps = sorted({row["steps"] for row in self._rows})
@@ -150,7 +168,7 @@ class _Method:
 
     def table_rows(self, layout: _Layout) -> Iterator[list[str]]:
         """The rows for all and for new clients."""
-        title = self.title if layout.whole_names else _broken(self.title)
+        title = self.title if layout.whole_names else broken_title(self.title)
         time = f"{self._seconds:.0f} s"
         for group, name in shown_groups(row["group"] for row in self._rows).items():
             last = {row["steps"]: row for row in self._rows if (row["round"], row["group"]) == (self._last, group)}
@@ -204,7 +222,7 @@ def comparison_notes(record: RunRecord) -> list[str]:
     if record.privacy is not None:
         notes.append(f"Each method has {record.privacy}.")
     for label, summary in finished_summaries(record).items():
-        title, last = method_title(label, settings_of(record, label)), max(row["round"] for row in summary)
+        title, last = method_title(label, settings_of(record, label)), shown_round(record, label)
         here = [row for row in summary if row["round"] == last and row["group"] == "all"]
         missing = {name: {r["steps"]: r for r in here if r["metric"] == name} for name in (LOSS.name, metric.name)}
         diverged = {steps: row["left_out"] for steps, row in missing[LOSS.name].items()}
@@ -223,7 +241,7 @@ def _place(row: Row) -> tuple[int, str, int]:
     return row["round"], row["group"], row["steps"]
 
 
-def _broken(title: str) -> str:
+def broken_title(title: str) -> str:
     """A name in lines, broken between words, and within one only if it is very long."""
     longest = max(len(word) for word in title.split())
     return "\n".join(wrap(title, max(LEAST_NAME, min(longest, MOST_NAME)), break_on_hyphens=False))

@@ -3,49 +3,42 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 from jax import Array
-from jax.sharding import AxisType, PartitionSpec
 
-from headstart.core import Algorithm, Keys, Params, Round, Weighting, checks
-from headstart.data import Clients, Federation, MappedClients
+from headstart.core import Algorithm, Params, Weighting, checks
+from headstart.data import Federation, MappedClients
 from headstart.errors import UsageError
 from headstart.problems import Problem
-from headstart.simulate.evaluate import BLOCK, CLIENTS_AT_ONCE, Evaluation, score, score_table
-from headstart.simulate.rounds import Cohorts, RoundPlan, RunState, draw_cohorts, run_chunk
-from headstart.simulate.simulation import Simulation, reported_type
+from headstart.simulate.evaluate import Evaluation, score_table
+from headstart.simulate.members import (
+    RUNS_AT_ONCE,
+    Member,
+    advance_member,
+    block_width,
+    evaluate_member,
+    fill,
+    over_members,
+    rounded_up,
+    stack,
+)
+from headstart.simulate.rounds import RunState
+from headstart.simulate.simulation import Simulation
 from headstart.simulate.store import DiskStore
 from headstart.wire import Wire
 
 __all__ = ["MEASURED", "Ensemble"]
 
-RUN_AXIS = "runs"
 LARGEST_CHUNK = 256
-RUNS_AT_ONCE = 10
-"""How many runs of a small model are computed together: enough to fill vector units, few enough to stay in cache."""
-DRAWN_AT_ONCE = 16
-"""How many rounds' cohorts are drawn together; a chunk of one round draws as many in vain."""
 MEASURED = "measured."
 """What columns of numbers measured on a run's shared model begin with in the table of an evaluation."""
 
-T = TypeVar("T")
 Measure = Callable[[Params], dict[str, Array]]
-
-
-class _Run(NamedTuple):
-    """What differs between runs, stacked along a leading axis."""
-
-    algorithm: Algorithm
-    state: RunState
-    keys: Keys
-    evaluation_key: Array
-    newcomer: Any
-    """The method's state of a client that has never taken part."""
 
 
 class Ensemble:
@@ -86,9 +79,9 @@ class Ensemble:
         self._first, self.plan, self.wire = members[0], members[0].plan, members[0].wire
         self._devices = min(devices or jax.device_count(), self.number)
         self._at_once = RUNS_AT_ONCE if self.plan.at_once is None or self.plan.at_once > 1 else 1
-        stacked = _stacked(
+        stacked = stack(
             [
-                _Run(
+                Member(
                     each.algorithm,
                     each.state,
                     each.keys,
@@ -98,7 +91,7 @@ class Ensemble:
                 for each in members
             ]
         )
-        self._runs = _filled(stacked, _rounded_up(self.number, self._devices))
+        self._runs = fill(stacked, rounded_up(self.number, self._devices))
         self._measure = None if measure is None else jax.jit(jax.vmap(measure))
         self._advances: dict[int, Any] = {}
         self._evaluates: dict[Any, Any] = {}
@@ -111,7 +104,7 @@ class Ensemble:
 
     @state.setter
     def state(self, state: RunState) -> None:
-        self._runs = self._runs._replace(state=_filled(state, _rounded_up(self.number, self._devices)))
+        self._runs = self._runs._replace(state=fill(state, rounded_up(self.number, self._devices)))
 
     def advance(self, rounds: int, capacity: int | None = None) -> pa.Table:
         """Run ``rounds`` rounds of every run: one row per round and run, with metrics, samples drawn and seconds.
@@ -166,8 +159,8 @@ class Ensemble:
     def _program(self, capacity: int) -> Any:
         """The compiled chunk, which is made ahead so that its time is no run's."""
         if capacity not in self._advances:
-            one = partial(_advance, self.problem, self.plan, self.wire, capacity)
-            advance = _over_runs(one, self._at_once, self._devices)
+            one = partial(advance_member, self.problem, self.plan, self.wire, capacity)
+            advance = over_members(one, self._at_once, self._devices)
             lowered = advance.lower(self._runs, self.federation.clients, jnp.int32(0), jnp.int32(1))
             self._advances[capacity] = lowered.compile()
         return self._advances[capacity]
@@ -175,13 +168,13 @@ class Ensemble:
     def _scores(self, evaluation: Evaluation, ids: np.ndarray) -> list[dict[str, np.ndarray]]:
         """For each number of steps and metric an array over (run, client)."""
         # In blocks of one width, so that evaluations that differ in clients alone are one compiled program.
-        self._width = self._width or _block_width(len(ids))
+        self._width = self._width or block_width(len(ids))
         how = (evaluation.steps, evaluation.batch_size, evaluation.inner_lr)
         if how not in self._evaluates:
             known = 0 if self.federation.tasks else self.federation.trained
-            one = partial(_evaluate, self.problem, self.wire, evaluation, known)
-            self._evaluates[how] = _over_runs(one, self._at_once, self._devices)
-        padded = np.resize(ids, _rounded_up(len(ids), self._width)).reshape(-1, self._width)
+            one = partial(evaluate_member, self.problem, self.wire, evaluation, known)
+            self._evaluates[how] = over_members(one, self._at_once, self._devices)
+        padded = np.resize(ids, rounded_up(len(ids), self._width)).reshape(-1, self._width)
         blocks = [
             jax.device_get(self._evaluates[how](self._runs, self.tested.clients, jnp.asarray(block, jnp.int32)))
             for block in padded
@@ -198,119 +191,3 @@ class Ensemble:
         if jax.tree.leaves(self._runs)[0].shape[0] == self.number:
             return tree
         return jax.tree.map(lambda leaf: leaf[: self.number], tree)
-
-
-def _advance(
-    problem: Problem,
-    plan: RoundPlan,
-    wire: Wire | None,
-    capacity: int,
-    run: _Run,
-    clients: Clients,
-    first: Array,
-    rounds: Array,
-) -> tuple[RunState, dict[str, Array], Cohorts]:
-    """One run's state after some more rounds, its metrics in each, and who took part."""
-    cohorts = _draw(plan, run.keys, first, rounds, capacity)
-    state, metrics = run_chunk(problem, plan, run.algorithm, wire, clients, run.state, run.keys, cohorts, first, rounds)
-    return state, {name: values.astype(reported_type(values)) for name, values in metrics.items()}, cohorts
-
-
-def _draw(plan: RoundPlan, keys: Keys, first: Array, rounds: Array, capacity: int) -> Cohorts:
-    """Room for the cohorts of ``capacity`` rounds, of which not many more than ``rounds`` are drawn."""
-    blocks = -(-capacity // DRAWN_AT_ONCE)
-
-    def draw(block: Array | int) -> Cohorts:
-        return draw_cohorts(plan, keys, first + block * DRAWN_AT_ONCE, DRAWN_AT_ONCE)
-
-    def body(block: Array, rows: Cohorts) -> Cohorts:
-        return jax.tree.map(
-            lambda all_, new: jax.lax.dynamic_update_slice_in_dim(all_, new, block * DRAWN_AT_ONCE, 0),
-            rows,
-            draw(block),
-        )
-
-    room = jax.tree.map(
-        lambda shape: jnp.zeros((blocks * DRAWN_AT_ONCE, *shape.shape[1:]), shape.dtype), jax.eval_shape(draw, 0)
-    )
-    drawn: Cohorts = jax.lax.fori_loop(0, -(-rounds // DRAWN_AT_ONCE), body, room)
-    return drawn
-
-
-def _evaluate(
-    problem: Problem, wire: Wire | None, evaluation: Evaluation, known: int, run: _Run, clients: Clients, ids: Array
-) -> list[dict[str, Array]]:
-    """One run's scores; clients beyond the ``known`` ones have new states."""
-    of_method = Round(run.algorithm, problem.objective(), run.keys, wire).of_method
-
-    def state_of(new: Array, rows: Array) -> Array:
-        own = rows[jnp.minimum(ids, rows.shape[0] - 1)]
-        return jnp.where((ids < known).reshape(-1, *[1] * (own.ndim - 1)), own, new)
-
-    states = jax.tree.map(state_of, run.newcomer, of_method(run.state.clients))
-    algorithm = evaluation.adapting(run.algorithm)
-    return score(
-        problem, evaluation.steps, evaluation.batch_size, algorithm, clients, of_method(run.state.server), states,
-        run.evaluation_key, ids, ids,
-    )  # fmt: skip
-
-
-def _over_runs(one: Callable[..., Any], at_once: int, devices: int) -> Any:
-    """Do for all runs what ``one`` does for one: ``at_once`` runs together, a share of them on each device."""
-
-    def several(runs: _Run, *common: Any) -> Any:
-        share = jax.tree.leaves(runs)[0].shape[0]
-        groups = -(-share // at_once)
-        group = -(-share // groups)
-        runs = _filled(runs, groups * group)
-        folded = jax.tree.map(lambda leaf: leaf.reshape(groups, group, *leaf.shape[1:]), runs)
-        if group == 1:
-            # Not a batch of one, which XLA compiles to a slower program.
-            done = jax.lax.map(lambda run: one(run, *common), runs)
-            return jax.tree.map(lambda leaf: leaf[:share], done)
-        done = jax.lax.map(jax.vmap(lambda run: one(run, *common)), folded)
-        return jax.tree.map(lambda leaf: leaf.reshape(groups * group, *leaf.shape[2:])[:share], done)
-
-    if devices == 1:
-        return jax.jit(several)
-    mesh = jax.make_mesh((devices,), (RUN_AXIS,), axis_types=(AxisType.Auto,), devices=jax.devices()[:devices])
-    split, same = PartitionSpec(RUN_AXIS), PartitionSpec()
-
-    def spread(runs: _Run, *common: Any) -> Any:
-        shared = [same] * len(common)
-        return jax.shard_map(several, mesh=mesh, in_specs=(split, *shared), out_specs=split, check_vma=False)(
-            runs, *common
-        )
-
-    return jax.jit(spread)
-
-
-def _rounded_up(number: int, unit: int) -> int:
-    return -(-number // unit) * unit
-
-
-def _block_width(clients: int) -> int:
-    """How many clients are evaluated together, where there are so many."""
-    return clients if clients < CLIENTS_AT_ONCE else min(BLOCK, _rounded_up(clients, CLIENTS_AT_ONCE))
-
-
-def _stacked(runs: Sequence[_Run]) -> _Run:
-    if len({jax.tree.structure(run) for run in runs}) > 1:
-        raise UsageError(
-            "The algorithms of a sweep differ in more than numbers.",
-            "Sweep over step sizes and weights, and call sweep once for each batch size, curvature and step count.",
-        )
-    stacked: _Run = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *runs)
-    return stacked
-
-
-def _filled(runs: T, number: int) -> T:
-    """The last run again and again, so that every device has as many."""
-
-    def fill(leaf: Array) -> Array:
-        if leaf.shape[0] == number:
-            return leaf
-        return leaf[jnp.minimum(jnp.arange(number), leaf.shape[0] - 1)]
-
-    filled: T = jax.tree.map(fill, runs)
-    return filled

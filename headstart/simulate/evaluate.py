@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -33,8 +32,11 @@ __all__ = [
     "described",
     "evaluate",
     "in_group",
+    "keeping",
+    "kept_round",
     "score",
     "score_client",
+    "score_clients",
     "score_table",
     "summarize",
     "summarized_metrics",
@@ -43,6 +45,8 @@ __all__ = [
 
 CLIENTS_AT_ONCE = 16
 """How many clients adapt together."""
+GROUPS = ("trained", "validation", "new")
+"""Into which clients are dealt, in the order of their numbers."""
 BLOCK = 512
 """How many clients' states are gathered together; bounds the memory of an evaluation."""
 
@@ -63,6 +67,8 @@ class Evaluation:
     """The step size of adaptation, if not the algorithm's own."""
     max_clients: int = 10_000
     """Evaluate at most this many trained, this many validation and this many new clients, evenly spaced."""
+    groups: tuple[str, ...] = GROUPS
+    """Whom to evaluate: ``trained``, ``validation`` and ``new`` clients."""
 
     def __post_init__(self) -> None:
         if self.every is not None:
@@ -76,6 +82,10 @@ class Evaluation:
         check_size("evaluate.batch_size", self.batch_size)
         if self.inner_lr is not None:
             checks.at_least("evaluate.inner_lr", self.inner_lr, 0)
+        object.__setattr__(self, "groups", tuple(self.groups))
+        for group in self.groups:
+            if group not in GROUPS:
+                raise UsageError(f"evaluate.groups: there is no group {group!r}.", did_you_mean(str(group), GROUPS))
 
     def adapting(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm as it adapts in this evaluation."""
@@ -87,7 +97,8 @@ class Evaluation:
         first_new = federation.trained + federation.validation
         validation = federation.trained + _spaced(federation.validation, self.max_clients)
         new = first_new + _spaced(federation.total - first_new, self.max_clients)
-        return np.concatenate([trained, validation, new])
+        found = dict(zip(GROUPS, (trained, validation, new), strict=True))
+        return np.concatenate([found[group] for group in GROUPS if group in self.groups] or [trained[:0]])
 
 
 def _spaced(total: int, most: int) -> np.ndarray:
@@ -171,8 +182,7 @@ def in_group(group: str, held_out: np.ndarray, validation: np.ndarray | None) ->
     return groups[group]
 
 
-@partial(jax.jit, static_argnames=("problem", "steps", "size"))
-def score(
+def score_clients(
     problem: Problem,
     steps: tuple[int, ...],
     size: Size,
@@ -193,6 +203,10 @@ def score(
         return score_client(problem, algorithm, down, own, support, query, client_key(key, client), steps, size)
 
     return jax.lax.map(score_one, (ids, places, states), batch_size=CLIENTS_AT_ONCE)
+
+
+score = jax.jit(score_clients, static_argnames=("problem", "steps", "size"))
+"""The same, compiled."""
 
 
 def score_client(
@@ -251,7 +265,19 @@ def summarized_metrics(summary: pa.Table) -> dict[str, Metric]:
     return {said["name"]: Metric(**said) for said in json.loads(summary.schema.metadata[METRICS_KEY])}
 
 
+def keeping(summary: pa.Table, round_: int) -> pa.Table:
+    """A summary that says which round's model was kept."""
+    return summary.replace_schema_metadata({**(summary.schema.metadata or {}), KEPT_KEY: str(round_)})
+
+
+def kept_round(summary: pa.Table) -> int:
+    """The round whose model is the result: the one that was kept, or else the last."""
+    kept = (summary.schema.metadata or {}).get(KEPT_KEY)
+    return int(max(summary["round"].to_pylist()) if kept is None else kept)
+
+
 METRICS_KEY = b"metrics"
+KEPT_KEY = b"kept"
 
 
 def _summary(values: np.ndarray, metric: Metric) -> dict[str, Any]:

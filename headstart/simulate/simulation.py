@@ -43,7 +43,7 @@ from headstart.simulate.rounds import (
 from headstart.simulate.store import DiskStore, compact
 from headstart.wire import Wire, check_wire
 
-__all__ = ["LARGEST_CHUNK", "Simulation", "check", "reported_type"]
+__all__ = ["LARGEST_CHUNK", "Simulation", "check", "owned", "reported_type"]
 
 LARGEST_CHUNK = 512
 CHUNK_BYTES = 2**28
@@ -129,7 +129,7 @@ class Simulation:
             self.wire = None  # as if there were none, to the bit
         if params is None:
             params = problem.init(run_key(seed, Purpose.INIT))
-        params = jax.tree.map(_owned, params)
+        params = jax.tree.map(owned, params)
         if at_once is None:
             at_once = clients_at_once(params)
         else:
@@ -161,7 +161,7 @@ class Simulation:
         else:
             everyone = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (federation.trained, *leaf.shape)), own)
         self.round = 0
-        self.state = jax.tree.map(_owned, RunState(self.start.server, everyone))
+        self.state = jax.tree.map(owned, RunState(self.start.server, everyone))
 
     @property
     def one_round(self) -> Round:
@@ -235,6 +235,10 @@ class Simulation:
 
         return jax.tree.map(choose, fresh, stored)
 
+    def return_to(self, round_: int, state: RunState) -> None:
+        """Go back to the state of an earlier round."""
+        self.state, self.round = jax.tree.map(jnp.asarray, state), round_
+
     def largest_chunk(self) -> int:
         """How many rounds a chunk may have: with memories or samples on disk, as many as have room in RAM."""
         members = self.plan.members
@@ -255,7 +259,7 @@ class Simulation:
         ids = ids[ids < self.plan.clients]
         room = cohorts.clients.size * len(drawn)
         rows = store.read(np.concatenate([ids, np.zeros(room - len(ids), ids.dtype)]))
-        self.state = RunState(self.state.server, jax.tree.map(_owned, rows))
+        self.state = RunState(self.state.server, jax.tree.map(owned, rows))
         slots = [c._replace(slots=compact(np.asarray(c.clients), ids)) for c in drawn]
         return slots[0] if len(drawn) == 1 else slots[0]._replace(refresh=slots[1]), ids
 
@@ -301,7 +305,7 @@ def reported_type(column: jax.Array) -> Any:
     return column.dtype if column.dtype in (jnp.float32, jnp.float64) else jnp.float32
 
 
-def _owned(leaf: Any) -> jax.Array:
+def owned(leaf: Any) -> jax.Array:
     """A copy, since a chunk is given the state's buffers, of a type that is not weak, since a chunk returns none."""
     array = jnp.array(leaf, copy=True)
     return jax.lax.convert_element_type(array, array.dtype)

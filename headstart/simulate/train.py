@@ -1,10 +1,10 @@
 """Training one run, and what comes out of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,14 +18,17 @@ from headstart.errors import Diverged, UsageError
 from headstart.problems import Problem
 from headstart.simulate.callbacks import Callback, Run, watched
 from headstart.simulate.drive import drive
-from headstart.simulate.evaluate import Evaluation, summarize
+from headstart.simulate.evaluate import Evaluation, keeping, kept_round, summarize
 from headstart.simulate.identity import Identity, data_digest, digest
 from headstart.simulate.journal import Journal, Unrecorded
-from headstart.simulate.rounds import Backend
+from headstart.simulate.rounds import Backend, RunState
 from headstart.simulate.simulation import Simulation
 from headstart.wire import Wire
 
-__all__ = ["Result", "Trainable", "identity_of", "train", "train_run"]
+__all__ = ["Diverging", "Result", "Trainable", "identity_of", "train", "train_run"]
+
+Diverging = Literal["refuse", "stop"]
+"""Training that diverges is an error, or stops where it last was finite."""
 
 
 class Trainable(Run, Protocol):
@@ -45,6 +48,9 @@ class Trainable(Run, Protocol):
 
     def client_states(self, ids: np.ndarray) -> Any:
         """The method's states of some clients, stacked."""
+
+    def return_to(self, round_: int, state: RunState) -> None:
+        """Go back to the model of an earlier round."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,8 @@ class Result:
     """Why a callback ended the run before its last round; ``None`` if none did."""
     _simulation: Trainable
     _evaluation: Evaluation
+    diverged: str | None = None
+    """How training diverged, where it was asked to end there rather than with an error."""
 
     @property
     def params(self) -> Params:
@@ -80,8 +88,10 @@ class Result:
         return sim.algorithm.broadcast(sim.one_round.of_method(self.server), sim.evaluation_key)
 
     def final(self, metric: str, steps: int, group: str = "all") -> dict[str, Any]:
-        """The last round's summary of one metric."""
-        return self._rows(metric, steps, group)[-1]
+        """The summary of one metric in the last round, or in the one that was kept."""
+        kept = kept_round(self.summary)
+        rows = self._rows(metric, steps, group)
+        return next((row for row in reversed(rows) if row["round"] == kept), rows[-1])
 
     def best(self, metric: str, steps: int, group: str = "all") -> dict[str, Any]:
         """The summary of the round with the best mean."""
@@ -107,6 +117,18 @@ class Result:
             steps,
             evaluation.batch_size if batch_size is None else batch_size,
         )
+
+    def with_model_of(self, round_: int, state: RunState, evaluation: Evaluation | None) -> "Result":
+        """The result with the model of an earlier round, by which some more clients are evaluated.
+
+        What is in training goes back to that round, too.
+        """
+        sim, table = self._simulation, self.table
+        sim.return_to(round_, state)
+        if evaluation is not None and evaluation.clients(sim.federation.tasks or sim.federation).size:
+            table = pa.concat_tables([table, sim.evaluate(evaluation)])
+        summary = keeping(summarize(table, sim.problem.metrics), round_)
+        return replace(self, server=sim.state.server, clients=sim.state.clients, table=table, summary=summary)
 
     def _rows(self, metric: str, steps: int, group: str) -> list[dict[str, Any]]:
         rows = [
@@ -141,6 +163,7 @@ def train(
     wire: Wire | None = None,
     journal: Journal | None = None,
     callbacks: Sequence[Callback] = (),
+    diverging: Diverging = "refuse",
 ) -> Result:
     """Train for ``rounds`` rounds and evaluate every client before and after it adapts.
 
@@ -148,7 +171,8 @@ def train(
     parameters instead of fresh ones. ``chunk`` fixes how many rounds run as one program between checkpoints;
     left out, one round at first and then about a second's worth. ``memory`` names a folder to keep clients' states in,
     where they would not fit in RAM. ``wire`` is what updates go through on their way to the server. ``journal`` is told
-    all that happens, and brings a run back that was stopped. ``callbacks`` watch the run and may stop it.
+    all that happens, and brings a run back that was stopped. ``callbacks`` watch the run and may stop it. Training that
+    is ``diverging`` is an error, or stops where it last was finite.
 
     >>> import headstart as hs
     >>> federation = hs.data.sine(clients=5, held_out=1)
@@ -167,8 +191,9 @@ def train(
     if journal is not None:
         identity = identity_of(algorithm, problem, federation, cohort, weighting, seed, params, wire)
     return train_run(
-        sim, rounds=rounds, evaluation=evaluation, journal=journal, identity=identity, chunk=chunk, callbacks=callbacks
-    )
+        sim, rounds=rounds, evaluation=evaluation, journal=journal, identity=identity, chunk=chunk,
+        callbacks=callbacks, diverging=diverging,
+    )  # fmt: skip
 
 
 def identity_of(
@@ -201,16 +226,23 @@ def train_run(
     identity: Identity,
     chunk: int | None = None,
     callbacks: Sequence[Callback] = (),
+    diverging: Diverging = "refuse",
 ) -> Result:
     """Drive a run until ``rounds`` rounds are done, and gather what it leaves."""
     if journal is None:
         journal = Unrecorded()
     journal.identify(identity)
     with watched(callbacks):
-        stopped = drive(
-            run, rounds=rounds, evaluation=evaluation, journal=journal, chunk=chunk, callbacks=callbacks,
-            check=refuse_divergence,
-        )  # fmt: skip
+        stopped, diverged = None, None
+        try:
+            stopped = drive(
+                run, rounds=rounds, evaluation=evaluation, journal=journal, chunk=chunk, callbacks=callbacks,
+                check=refuse_divergence,
+            )  # fmt: skip
+        except Diverged as error:
+            if diverging == "refuse":
+                raise
+            diverged = str(error).splitlines()[0]
         history, evaluations = journal.tables()
         assert evaluations is not None
         result = Result(
@@ -219,10 +251,11 @@ def train_run(
             history=history if history is not None else pa.table({}),
             table=evaluations,
             summary=summarize(evaluations, run.problem.metrics),
-            rounds=run.round,
+            rounds=run.round if diverged is None else 0 if history is None else len(history),
             stopped=stopped,
             _simulation=run,
             _evaluation=evaluation,
+            diverged=diverged,
         )
         for callback in callbacks:
             callback.on_end(result)

@@ -40,7 +40,7 @@ def run(tmp_path_factory, frame):
     """A classification by Per-FedAvg, and by clients alone."""
     experiment = hs.Experiment.from_table(
         frame.drop(columns="score"), client="who", label="likes",
-        settings=[*SETTINGS, "baselines={alone={name='local-only', own_steps=3, batch_size=4}}"],
+        settings=[*SETTINGS, "baselines={alone={name='local-only', own_steps=3, batch_size=4}}"], tune=False,
     )  # fmt: skip
     return experiment.run(tmp_path_factory.mktemp("runs") / "likes"), experiment
 
@@ -58,6 +58,8 @@ def model(path):
 @pytest.fixture(scope="session")
 def regression(tmp_path_factory, frame):
     data = frame.drop(columns="likes")
-    experiment = hs.Experiment.from_table(data, client="who", label="score", settings=[*SETTINGS, "baselines={}"])
+    experiment = hs.Experiment.from_table(
+        data, client="who", label="score", settings=[*SETTINGS, "baselines={}"], tune=False
+    )
     folder = tmp_path_factory.mktemp("runs") / "score"
     return hs.load(experiment.run(folder).record.path / "per-fedavg" / "model.safetensors"), data

@@ -1,9 +1,11 @@
+import re
+
 import jax
 import numpy as np
 import pytest
 
 import headstart as hs
-from headstart.artifact.adapting import _folds
+from headstart.artifact.adapting import _folds, _Judged
 from headstart.data.episodes import Episodes
 from headstart.problems import Examples
 
@@ -16,8 +18,8 @@ def own(frame):
 def stepped(model, data, steps, lr):
     """Plain gradient descent on all rows."""
     inputs, target = model.description.inputs, model.description.target
-    stored, labels, source = inputs.labelled(data, target.label)
-    batch = inputs.transform(Examples(stored, target.coded(labels, source)))
+    stored, labels, _ = inputs.labelled(data, target.label)
+    batch = inputs.transform(Examples(stored, target.coded(labels)))
     params = model.params
     for _ in range(steps):
         gradient = jax.grad(model.problem.loss)(params, batch)
@@ -101,15 +103,39 @@ def test_clients_alone_adapt_in_their_own_way(run, own):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"likes": "perhaps"}, "row 1 of .* no class 'perhaps'"),
-        ({"likes": None}, "row 1 of .* has no label"),
-    ],
+    ("label", "said"),
+    [("perhaps", "a class that the model does not know .'perhaps'; it knows no, yes"), (None, "no label")],
 )
-def test_labels_that_cannot_be_learned_are_named(model, own, change, said):
-    with pytest.raises(hs.UsageError, match=said):
-        model.adapt(own.assign(**change))
+def test_rows_whose_labels_cannot_be_learned_are_left_out(model, own, label, said):
+    with pytest.raises(hs.UsageError, match=f"24 of 24 rows have {said}.*the first is row 1 of"):
+        model.adapt(own.assign(likes=label))
+    some = own.copy()
+    some.iloc[3, some.columns.get_loc("likes")] = label
+    report = model.adapt(some, steps=1, lr=0.1).adaptation
+    assert report.rows == len(own) - 1
+    assert re.fullmatch(f"Row 4 of the table has {said}.*left out.", report.notes[0])
+    without = model.adapt(own.drop(own.index[3]), steps=1, lr=0.1)
+    for one, other in zip(
+        *map(jax.tree.leaves, (model.adapt(some, steps=1, lr=0.1).params, without.params)), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_numbers_that_cannot_be_learned_are_named(regression):
+    model, data = regression
+    own = data[data["who"] == "p2"].copy()
+    own.iloc[2, own.columns.get_loc("score")] = np.nan
+    own.iloc[4, own.columns.get_loc("score")] = np.inf
+    with pytest.raises(hs.UsageError, match="row 5 of the table has the label inf"):
+        model.adapt(own)
+
+
+def test_a_step_size_that_goes_astray_on_its_way_is_not_chosen():
+    """The loss of the larger size is the least in the end, after it has grown to ten times what it was."""
+    losses = np.array([[[1.0], [1.0]], [[0.8], [10.0]], [[0.6], [0.1]]])
+    for steady, best in ((True, [2, 0]), (False, [2, 1])):
+        judged = _Judged([{"loss": each} for each in losses], np.array([5]), steady=steady)
+        assert judged.best().tolist() == best
 
 
 def test_labels_may_be_called_otherwise(model, own):

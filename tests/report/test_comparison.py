@@ -9,8 +9,8 @@ from rich.console import Console
 
 from headstart.errors import UsageError
 from headstart.experiment import MethodRecord, RunRecord
-from headstart.metrics import ACCURACY, LOSS, MAE, RMSE, Metric
-from headstart.report import comparison_table, method_title, plot_run
+from headstart.metrics import ACCURACY, LOSS, MAE, R2, RMSE, Metric
+from headstart.report import best_model, comparison_table, further_table, method_title, plot_run
 from headstart.report.comparison import headline_metric, shown_groups
 from headstart.simulate.evaluate import described
 
@@ -156,3 +156,60 @@ def test_new_clients_are_reported_and_not_those_that_settings_were_chosen_by():
     assert shown_groups({"all"}) == {"all": "all"}
     assert shown_groups({"all", "held-out"}) == {"all": "all", "held-out": "new"}
     assert shown_groups({"all", "held-out", "validation", "new"}) == {"all": "all", "new": "new"}
+
+
+def _with_clients(tmp_path, names, metrics, steps=(0, 1, 5)):
+    """A run of five new clients, of whom one has a score far from those of the others."""
+    config = {"algorithm": {"name": "x"}, "baselines": {name: {"name": "x"} for name in names}}
+    methods = {}
+    for place, name in enumerate(names):
+        value = {m.name: 10.0 * (place + 1) for m in metrics}
+        rows = [
+            {"round": 3, "group": group, "steps": k, "metric": m.name, "mean": value[m.name] / (k + 1), "std": 0.0,
+             "worst10": 0.0, "clients": 5, "left_out": 0}
+            for group in ("all", "held-out", "validation", "new") for k in steps for m in metrics
+        ]  # fmt: skip
+        clients = [
+            {"round": 3, "client": f"c{i}", "held_out": True, "validation": i == 9, "steps": k,
+             **{m.name: 1e6 if i == 9 else -1e6 if i == 0 else i + k for m in metrics}}
+            for i in (0, 1, 2, 3, 4, 9) for k in steps
+        ]  # fmt: skip
+        folder = tmp_path / name[:40]
+        folder.mkdir(exist_ok=True)
+        (folder / "model.safetensors").touch()
+        summary = described(pa.Table.from_pylist(rows), metrics)
+        table = pa.Table.from_pylist(clients)
+        methods[name] = MethodRecord(folder, True, pa.table({"seconds": [1.0]}), table, summary)
+    return RunRecord(tmp_path, config, {}, methods)
+
+
+def test_other_metrics_are_medians_over_new_clients(tmp_path):
+    record = _with_clients(tmp_path, ("mine", "other"), (LOSS, RMSE, MAE, R2))
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console.print(further_table(record))
+    text = console.export_text()
+    # Of -1e6, 1, 2, 3 and 4 (and of neither a validation client's 1e6), and so on.
+    assert text.count("2.000") == text.count("3.000") == text.count("7.000") == 4
+    assert "rmse" not in text
+    assert further_table(_with_clients(tmp_path, ("mine",), (LOSS, RMSE))) is None
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_many_other_metrics_fit_too(tmp_path, width):
+    many = (LOSS, *(Metric(f"metric number {i}", unit="%") for i in range(12)))
+    record = _with_clients(tmp_path, NAMES, many, steps=(0, 1, 2, 5, 10, 20, 50))
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    console.print(further_table(record))
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert text.count("11, %") == len(NAMES)
+
+
+def test_the_best_model_is_that_of_the_validation_clients(tmp_path):
+    record = _with_clients(tmp_path, ("mine", "other"), (LOSS, RMSE))
+    assert best_model(record) == tmp_path / "mine" / "model.safetensors"
+    record = _with_clients(tmp_path, ("mine", "other"), (LOSS, ACCURACY))
+    assert best_model(record) == tmp_path / "other" / "model.safetensors"
+    record.config["baselines"]["other"]["name"] = "local-only"
+    assert best_model(record) == tmp_path / "mine" / "model.safetensors"

@@ -2,7 +2,6 @@
 
 from headstart.data.tables.choices import Choices, Options
 from headstart.data.tables.encoding import Encoding
-from headstart.data.tables.intake import stored_rows
 from headstart.data.tables.loading import (
     Form,
     arrays,
@@ -18,6 +17,7 @@ from headstart.data.tables.loading import (
 from headstart.data.tables.memory import memory_needed
 from headstart.data.tables.prepared import open_prepared
 from headstart.data.tables.reading import source_of
+from headstart.data.tables.stored import stored_rows
 
 __all__ = [
     "Choices",

@@ -1,8 +1,9 @@
-"""Columns of texts that tell a model nothing: ids of rows or clients, and texts of which there are too many."""
+"""Columns that tell a model nothing: ids of rows or clients, numbers of rows, texts of which there are too many."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
 from headstart.data.tables.reading import Source
@@ -12,10 +13,11 @@ from headstart.errors import UsageError
 __all__ = [
     "MAX_CATEGORIES",
     "ColumnTexts",
-    "TextsRead",
+    "ColumnsRead",
+    "RowNumbers",
     "is_number",
     "misplaced_texts",
-    "read_texts",
+    "read_columns",
     "why_no_feature",
     "without",
     "without_identifiers",
@@ -23,6 +25,12 @@ __all__ = [
 
 MAX_CATEGORIES = 100
 """The most categories that a column of texts may have: each is a feature."""
+
+LEAST_COUNTED = 20
+"""Of fewer rows, numbers that count them may do so by chance."""
+
+LARGEST_WHOLE = 2**40
+"""Numbers of rows are smaller than this."""
 
 NEARLY = 0.9
 """Texts are ids where this share of rows, or of clients, has one of its own."""
@@ -51,31 +59,82 @@ class ColumnTexts:
         return sum(map(len, self.owners.values()))
 
 
-@dataclass
-class TextsRead:
-    """What some columns of texts hold, and of how many rows and clients."""
+@dataclass(frozen=True)
+class RowNumbers:
+    """Whether a column of whole numbers counts rows: every number from its least to its greatest is there once."""
 
-    columns: dict[str, ColumnTexts]
+    low: int = LARGEST_WHOLE
+    high: int = -LARGEST_WHOLE
+    sum: int = 0
+    possible: bool = True
+
+    def add(self, values: pa.Array) -> "RowNumbers":
+        """With some more rows."""
+        if not self.possible or not len(values):
+            return self
+        numbers = values.to_numpy(zero_copy_only=False)
+        if (
+            values.null_count
+            or not bool(np.all(np.abs(numbers) < LARGEST_WHOLE))
+            or not np.array_equal(numbers, np.floor(numbers))
+            or len(np.unique(numbers)) < len(numbers)
+        ):
+            return RowNumbers(possible=False)
+        whole = numbers.astype(np.int64)
+        return self.joined(RowNumbers(int(whole.min()), int(whole.max()), int(whole.sum())))
+
+    def joined(self, other: "RowNumbers") -> "RowNumbers":
+        """Of the rows of both."""
+        return RowNumbers(
+            min(self.low, other.low), max(self.high, other.high), self.sum + other.sum, self.possible and other.possible
+        )
+
+    def why_no_feature(self, rows: int) -> str | None:
+        """Why a column of so many rows is no feature, if so."""
+        if not self.possible or rows < LEAST_COUNTED or self.high - self.low != rows - 1:
+            return None
+        return "it counts the rows" if 2 * self.sum == (self.low + self.high) * rows else None
+
+
+@dataclass
+class ColumnsRead:
+    """What some columns hold, and of how many rows and clients."""
+
+    texts: dict[str, ColumnTexts]
+    counting: dict[str, RowNumbers]
+    """The columns of numbers that may count the rows."""
     rows: int = 0
     clients: set[object] = field(default_factory=set)
 
 
-def read_texts(source: Source, client: str, names: Sequence[str]) -> TextsRead:
-    """Read some columns of texts, each as long as it may hold categories."""
-    found = TextsRead({name: ColumnTexts() for name in names})
-    for batch in source.batches(list(dict.fromkeys([client, *names]))):
+def read_columns(source: Source, client: str, features: Sequence[str]) -> ColumnsRead:
+    """Read features that may hold ids: texts, as long as they may be categories, and numbers that may count rows."""
+    held = {name: source.schema.field(name).type for name in features}
+    # A CSV file that is streamed, and frames with gaps, have whole numbers as floating ones.
+    numbers = [name for name, kind in held.items() if pa.types.is_integer(kind) or pa.types.is_float64(kind)]
+    texts = {name: ColumnTexts() for name, kind in held.items() if holding(kind) == "texts"}
+    found = ColumnsRead(texts, {name: RowNumbers() for name in _counting(source, numbers)})
+    for batch in source.batches(list(dict.fromkeys([client, *found.texts, *found.counting]))):
         found.rows += len(batch)
         whose = _plain(batch.column(client))
         # More clients than categories cannot be told apart by a column of few texts.
         if len(found.clients) <= 2 * MAX_CATEGORIES:
             found.clients.update(whose.unique().to_pylist())
-        for name, texts in found.columns.items():
-            if not texts.many:
-                texts.add(whose, _plain(batch.column(name)))
-    for name, texts in found.columns.items():
-        if texts.many:
-            _check_not_numbers(source, name, [text for text in texts.owners if text is not None])
+        for name, column in found.texts.items():
+            if not column.many:
+                column.add(whose, _plain(batch.column(name)))
+        for name, counted in found.counting.items():
+            found.counting[name] = counted.add(batch.column(name))
+    for name, column in found.texts.items():
+        if column.many:
+            _check_not_numbers(source, name, [text for text in column.owners if text is not None])
     return found
+
+
+def _counting(source: Source, columns: Sequence[str]) -> list[str]:
+    """The columns whose first rows, at least, may be counted by them."""
+    first = next(iter(source.batches(columns)), None) if columns else None
+    return [] if first is None else [name for name in columns if RowNumbers().add(first.column(name)).possible]
 
 
 def why_no_feature(distinct: int | None, pairs: int, rows: int, clients: int) -> str | None:
@@ -91,18 +150,14 @@ def why_no_feature(distinct: int | None, pairs: int, rows: int, clients: int) ->
 
 def without_identifiers(source: Source, roles: Roles, asked_for: Sequence[str] | None) -> tuple[Roles, tuple[str, ...]]:
     """The roles without features that are ids, and a word about each; features that were asked for by name stay."""
-    names = [name for name in roles.features if holding(source.schema.field(name).type) == "texts"]
-    if asked_for is not None or not names:
+    if asked_for is not None:
         return roles, ()
-    found = read_texts(source, roles.client, names)
+    found = read_columns(source, roles.client, roles.features)
     reasons = {
-        name: why
-        for name, texts in found.columns.items()
-        if (why := why_no_feature(
-            None if texts.many else len(texts.owners), texts.pairs, found.rows, len(found.clients)
-        ))
-    }  # fmt: skip
-    return without(roles, reasons, source.name)
+        name: why_no_feature(None if texts.many else len(texts.owners), texts.pairs, found.rows, len(found.clients))
+        for name, texts in found.texts.items()
+    } | {name: counted.why_no_feature(found.rows) for name, counted in found.counting.items()}
+    return without(roles, {name: why for name, why in reasons.items() if why is not None}, source.name)
 
 
 def without(roles: Roles, reasons: Mapping[str, str], where: str) -> tuple[Roles, tuple[str, ...]]:

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from headstart.data.samples import TargetScale
+from headstart.data.tables.dictionaries import check_there, column_of, dictionary_of
+from headstart.data.tables.numbers import as_numbers
 from headstart.data.tables.reading import Source
 from headstart.data.tables.roles import holding
 from headstart.data.tables.spans import LARGEST, Extent
-from headstart.data.tables.values import array_of, check_there, dictionary, numbers_of
 from headstart.errors import UsageError
 
 __all__ = ["FEW_CLASSES", "MAX_CLASSES", "Kind", "LabelSummary", "Labels", "Target", "coded_labels", "label_chunk"]
@@ -40,7 +41,7 @@ class LabelSummary:
     def of(cls, chunks: Sequence[pa.Array], source: Source, column: str) -> "LabelSummary":
         """Of all chunks of a column of labels."""
         if not _are_numbers(chunks):
-            encoded = [dictionary(chunk) for chunk in chunks]
+            encoded = [dictionary_of(chunk) for chunk in chunks]
             check_there(encoded, source, column)
             return cls(frozenset(text for chunk in encoded for text in _used(chunk)))
         numbers = _numbers(chunks)
@@ -122,7 +123,7 @@ class Target:
         codes = np.empty(sum(map(len, chunks)), np.int32)
         start = 0
         for chunk in chunks:
-            encoded = dictionary(chunk)
+            encoded = dictionary_of(chunk)
             place = np.array([number.get(str(value), -1) for value in encoded.dictionary.to_pylist()], np.int32)
             codes[start : start + len(chunk)] = place[encoded.indices.to_numpy()]
             start += len(chunk)
@@ -142,13 +143,13 @@ class Labels:
 def label_chunk(values: pa.Array) -> pa.Array:
     """Labels: numbers as they are, all else as dictionaries."""
     if holding(values.type) == "numbers" and not pa.types.is_boolean(values.type):
-        return pa.array(numbers_of(values))
-    return dictionary(values)
+        return pa.array(as_numbers(values))
+    return dictionary_of(values)
 
 
 def coded_labels(values: Any, kind: Kind, source: Source, column: str) -> Labels:
     """Labels given as an array."""
-    chunks = [label_chunk(array_of(values, source, column))]
+    chunks = [label_chunk(column_of(values, source, column))]
     return LabelSummary.of(chunks, source, column).target(kind, source.name, column).labels(chunks)
 
 

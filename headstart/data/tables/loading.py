@@ -13,17 +13,18 @@ from headstart.data.federation import Federation
 from headstart.data.partitions import Partition
 from headstart.data.samples import Samples
 from headstart.data.tables.choices import Choices, Options
+from headstart.data.tables.dictionaries import coded_values
 from headstart.data.tables.encoding import Encoding
 from headstart.data.tables.folders import client_files, client_source, has_client_files
 from headstart.data.tables.identifiers import without_identifiers
-from headstart.data.tables.intake import Matrix, take_in
+from headstart.data.tables.intake import take_in
 from headstart.data.tables.labels import Kind, coded_labels
 from headstart.data.tables.pictures import image_files, is_picture, pictures_from_bytes, read_pictures
 from headstart.data.tables.prepared import is_prepared, open_prepared, prepared_roles, write_prepared
 from headstart.data.tables.reading import ChainedSource, Source, TableSource, source_of, streamed_file
 from headstart.data.tables.roles import roles_of
+from headstart.data.tables.sinks import Matrix
 from headstart.data.tables.splitting import deal_out
-from headstart.data.tables.values import coded_values
 from headstart.errors import UsageError
 
 __all__ = ["Form", "arrays", "folder", "form_of", "images", "open_data", "partitioned", "prepare", "prepared", "table"]
@@ -105,9 +106,11 @@ def prepare(
         stream: Source = client_source(path, whose, streamed_file)
     else:
         stream, whose = streamed_file(path), _needed("client", client, path)
-    roles = roles_of(stream.schema, stream.name, client=whose, label=label, features=features, group=group, order=order)
-    roles, notes = without_identifiers(stream, roles, features)
-    return write_prepared(stream, Path(dest), roles, kind, drop_missing, notes)
+    roles, unusable = roles_of(
+        stream.schema, stream.name, client=whose, label=label, features=features, group=group, order=order
+    )
+    roles, ids = without_identifiers(stream, roles, features)
+    return write_prepared(stream, Path(dest), roles, kind, drop_missing, (*stream.notes, *unusable, *ids))
 
 
 @with_fields_of(Choices)
@@ -158,7 +161,7 @@ def _table(source: Source, client: str, label: str, choices: Choices) -> Partiti
     pictures = [f.name for f in schema if is_picture(f.type) and f.name in (choices.features or schema.names)]
     if pictures:
         return _pictures_in_table(source, client, label, pictures[0], choices)
-    roles = roles_of(
+    roles, unusable = roles_of(
         schema,
         source.name,
         client=client,
@@ -167,15 +170,16 @@ def _table(source: Source, client: str, label: str, choices: Choices) -> Partiti
         group=choices.group,
         order=choices.order,
     )
-    roles, notes = without_identifiers(source, roles, choices.features)
+    roles, ids = without_identifiers(source, roles, choices.features)
     rows = source.rows
     assert rows is not None
     taken = take_in(source, roles, Matrix(rows, len(roles.features)), choices.kind, choices.drop_missing)
     samples = taken.samples(source.name)
+    said = source.notes
     # What was read is not needed any more, and may be larger than all that follows.
     del source
     pa.default_memory_pool().release_unused()
-    return deal_out(samples, client, choices, taken.encoding, (taken.labels.note, *notes))
+    return deal_out(samples, client, choices, taken.encoding, (*said, *taken.notes, *unusable, *ids))
 
 
 def _pictures_in_table(source: Source, client: str, label: str, picture: str, choices: Choices) -> Partition:

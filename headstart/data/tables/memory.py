@@ -1,7 +1,8 @@
 """How much memory loading takes, said before anything is read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet
@@ -10,9 +11,9 @@ from headstart.data.tables.folders import client_files
 from headstart.data.tables.loading import form_of
 from headstart.data.tables.pictures import image_files, read_pictures
 from headstart.data.tables.prepared import open_prepared
-from headstart.data.tables.reading import PARQUET_ENDINGS, ending, readable, streamed_file
+from headstart.data.tables.reading import PARQUET_ENDINGS, TABLE_ENDINGS, ending, readable, streamed_file
 
-__all__ = ["memory_needed"]
+__all__ = ["memory_needed", "rows_of"]
 
 ROW_BYTES = 110
 """What a row takes besides its features while rows are dealt out: numbers, fingerprints, keys and places in orders."""
@@ -50,6 +51,22 @@ def memory_needed(path: str | Path, *, features: Sequence[str] | None = None) ->
     return READER_BYTES + sum(_file_bytes(file, features, others) for file in files)
 
 
+def rows_of(data: Any) -> int | None:
+    """How many rows there are, or of a CSV file about how many; ``None`` where nobody knows before reading."""
+    if not isinstance(data, (str, Path)):
+        return len(data) if hasattr(data, "__len__") and not isinstance(data, Mapping) else None
+    path = Path(data)
+    if ending(path) in PARQUET_ENDINGS:
+        with readable(path):
+            return int(pyarrow.parquet.read_metadata(path).num_rows)
+    return int(_csv_rows(path)) if ending(path) in TABLE_ENDINGS else None
+
+
+def _csv_rows(file: Path) -> float:
+    size = file.stat().st_size * (GZIP_FACTOR if ending(file).endswith(".gz") else 1)
+    return size / _line_bytes(file)
+
+
 def _file_bytes(file: Path, features: Sequence[str] | None, others: int) -> int:
     if ending(file) == ".npz":
         # Once in its own array, once among all clients'.
@@ -61,7 +78,7 @@ def _file_bytes(file: Path, features: Sequence[str] | None, others: int) -> int:
             rows = pyarrow.parquet.read_metadata(file).num_rows
         return rows * (4 * columns + ROW_BYTES)
     size = file.stat().st_size * (GZIP_FACTOR if ending(file).endswith(".gz") else 1)
-    rows = size / _line_bytes(file)
+    rows = _csv_rows(file)
     return int(rows * max(4 * columns + ROW_BYTES, 8 * columns + CSV_ROW_BYTES + CSV_FACTOR * size / rows))
 
 

@@ -98,7 +98,7 @@ def _write(source: Source, folder: Path, roles: Roles, kind: Kind, drop_missing:
         "target": asdict(samples.target),
         "columns": columns,
         "encoding": taken.encoding.to_json(),
-        "notes": [taken.labels.note, *notes],
+        "notes": [*taken.notes, *notes],
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     for path in folder.iterdir():

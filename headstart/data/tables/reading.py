@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet
 
+from headstart.data.tables.csv_files import CsvForm, csv_batches, csv_form, csv_schema, read_csv
 from headstart.errors import UsageError
 
 __all__ = [
@@ -28,12 +28,12 @@ __all__ = [
     "streamed_file",
 ]
 
-CSV_ENDINGS = (".csv", ".csv.gz")
+CSV_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_ENDINGS = (".parquet", ".pq")
 TABLE_ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS)
 
-BLOCK_BYTES = 2**24
-"""How much of a CSV file is read at a time when it is streamed."""
+MOST_NOTES = 3
+"""Of many files, so many notes are passed on."""
 
 
 class Source(ABC):
@@ -41,6 +41,8 @@ class Source(ABC):
 
     name: str
     schema: pa.Schema
+    notes: tuple[str, ...] = ()
+    """What a reader should know of how it was read."""
 
     @property
     @abstractmethod
@@ -62,6 +64,7 @@ class TableSource(Source):
 
     name: str
     table: pa.Table
+    notes: tuple[str, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:  # type: ignore[override]
@@ -102,20 +105,22 @@ class CsvSource(Source):
     name: str
     path: Path
     schema: pa.Schema
+    form: CsvForm
+    notes: tuple[str, ...] = ()
 
     @property
     def rows(self) -> None:
         return None
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        # Whole numbers at first may be others later.
+        # Whole numbers at first may be others later, and so may what is missing at first.
         types = {
-            name: pa.float64() if pa.types.is_integer(kind) and name in columns else kind
+            name: pa.float64() if pa.types.is_integer(kind) or pa.types.is_null(kind) else kind
             for name, kind in zip(self.schema.names, self.schema.types, strict=True)
+            if name in columns
         }
-        options = _csv_options(include_columns=list(columns), column_types=types)
         with readable(self.path):
-            yield from pa.csv.open_csv(self.path, pa.csv.ReadOptions(block_size=BLOCK_BYTES), convert_options=options)
+            yield from csv_batches(self.path, self.form, columns, types)
 
 
 class ChainedSource(Source):
@@ -124,6 +129,7 @@ class ChainedSource(Source):
     def __init__(self, name: str, sources: Sequence[Source], column: str, values: Sequence[str]):
         self.name, self.sources, self.column, self.values = name, tuple(sources), column, tuple(values)
         self.schema = _common_schema(self.sources, column)
+        self.notes = tuple(note for source in sources for note in source.notes)[:MOST_NOTES]
         self._starts: list[int] = []
 
     @property
@@ -199,8 +205,11 @@ def ending(path: Path) -> str:
     return Path(path.stem).suffix.lower() + suffix if suffix == ".gz" else suffix
 
 
-def source_of(data: Any, name: str | None = None) -> Source:
-    """A table file's path, a frame or an Arrow table as a source; a Parquet file stays on disk until it is needed."""
+def source_of(data: Any, name: str | None = None, texts: Sequence[str] = ()) -> Source:
+    """A table file's path, a frame or an Arrow table as a source; a Parquet file stays on disk until it is needed.
+
+    The columns ``texts`` of a CSV file are texts, even where all of them could be numbers or times.
+    """
     if isinstance(data, Source):
         return data
     if isinstance(data, (str, Path)):
@@ -208,25 +217,30 @@ def source_of(data: Any, name: str | None = None) -> Source:
         if ending(path) in PARQUET_ENDINGS:
             return _parquet(path)
         with readable(path):
-            read = _checked(pa.csv.read_csv(path, convert_options=_csv_options()), str(path))
+            read, form = read_csv(path, _as_texts(texts))
         # The reader's own memory is larger than the table.
         pa.default_memory_pool().release_unused()
-        return TableSource(path.name, read)
+        return TableSource(path.name, _checked(read, str(path)), form.notes(path.name))
     return TableSource(name or "the table", _checked(_frame(data), name or "the table"))
 
 
-def streamed_file(path: Path) -> Source:
-    """A table file as a source that never holds all of it."""
+def streamed_file(path: Path, texts: Sequence[str] = ()) -> Source:
+    """A table file as a source that never holds all of it; ``texts`` as in `source_of`."""
     path = _file(path)
     if ending(path) in PARQUET_ENDINGS:
         return _parquet(path)
-    with (
-        readable(path),
-        pa.csv.open_csv(path, pa.csv.ReadOptions(block_size=BLOCK_BYTES), convert_options=_csv_options()) as f,
-    ):
-        schema = f.schema
-    _check_names(schema, str(path))
-    return CsvSource(path.name, path, schema)
+    with readable(path):
+        form = csv_form(path)
+        found = csv_schema(path, form)
+    _check_names(found, str(path))
+    types = dict(zip(found.names, found.types, strict=True)) | _as_texts(
+        [name for name in texts if name in found.names]
+    )
+    return CsvSource(path.name, path, pa.schema(list(types.items())), form, form.notes(path.name))
+
+
+def _as_texts(columns: Sequence[str]) -> dict[str, pa.DataType]:
+    return {name: pa.dictionary(pa.int32(), pa.string()) for name in columns}
 
 
 @contextmanager
@@ -234,6 +248,8 @@ def readable(path: Path) -> Iterator[None]:
     """Say which file it was that could not be read."""
     try:
         yield
+    except UsageError:
+        raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{path} cannot be read: {' '.join(str(error).split())}",
@@ -262,12 +278,6 @@ def _parquet(path: Path) -> ParquetSource:
         schema, rows = file.schema_arrow, file.metadata.num_rows
     _check_names(schema, str(path))
     return ParquetSource(path.name, path, schema, rows)
-
-
-def _csv_options(**more: Any) -> pa.csv.ConvertOptions:
-    return pa.csv.ConvertOptions(
-        strings_can_be_null=True, auto_dict_encode=True, auto_dict_max_cardinality=2**30, **more
-    )
 
 
 def _checked(table: pa.Table, name: str) -> pa.Table:

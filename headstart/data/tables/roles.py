@@ -55,11 +55,15 @@ def roles_of(
     features: Sequence[str] | None = None,
     group: str | None = None,
     order: str | None = None,
-) -> Roles:
-    """Match the columns that were asked for with those of a table; left out, all other columns are features."""
+) -> tuple[Roles, tuple[str, ...]]:
+    """Match the columns that were asked for with those of a table, and say which others are no features.
+
+    Left out, all other columns that hold numbers or texts are features.
+    """
     for role, column in {"client": client, "label": label, "group": group, "order": order}.items():
         if column is not None:
             _there(schema, name, role, column)
+            _check_plain(schema, name, role, column)
     for column in features or ():
         _there(schema, name, "features", column)
         if column in (client, label):
@@ -72,19 +76,23 @@ def roles_of(
             )
     if client == label:
         raise UsageError(f"{name}: column {client!r} is the client and the label too.", "Name two columns.")
-    taken = {client, label, group, order}
-    chosen = tuple(features) if features is not None else tuple(c for c in schema.names if c not in taken)
-    chosen = tuple(dict.fromkeys(chosen))
+    chosen: tuple[str, ...] = tuple(dict.fromkeys(features or ()))
+    notes: tuple[str, ...] = ()
+    if features is None:
+        taken = {client, label, group, order}
+        chosen, notes = _usable(schema, [column for column in schema.names if column not in taken])
+    else:
+        for column in chosen:
+            _check_usable(name, column, schema.field(column).type)
     if not chosen:
-        raise UsageError(f"{name} has no feature columns.", "Add columns that a model can predict from.")
-    for column in chosen:
-        _usable(name, column, schema.field(column).type)
+        others = f" but such as cannot be used: {' '.join(notes)}" if notes else "."
+        raise UsageError(f"{name} has no feature columns{others}", "Add columns that a model can predict from.")
     if order is not None and holding(schema.field(order).type) not in ("numbers", "times"):
         raise UsageError(
             f"{name}: column {order!r} cannot order rows: it holds {holding(schema.field(order).type)}.",
             "Write it as numbers or as ISO times such as 2024-05-01 12:30:00.",
         )
-    return Roles(client, label, chosen, group, order)
+    return Roles(client, label, chosen, group, order), notes
 
 
 def _there(schema: pa.Schema, name: str, role: str, column: str) -> None:
@@ -92,18 +100,45 @@ def _there(schema: pa.Schema, name: str, role: str, column: str) -> None:
         raise UsageError(f"{name} has no column {column!r} ({role}).", did_you_mean(column, schema.names))
 
 
-def _usable(name: str, column: str, kind: pa.DataType) -> None:
+def _check_plain(schema: pa.Schema, name: str, role: str, column: str) -> None:
+    """Refuse lists, structures and bytes where each row needs a value that can be told from others."""
+    kind = schema.field(column).type
+    if holding(kind) == "something else":
+        raise UsageError(
+            f"{name}: column {column!r} ({role}) holds {kind}, neither numbers nor texts.",
+            "Write one number or text in each row.",
+        )
+
+
+def _usable(schema: pa.Schema, columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns that can be features, and a word about each of the others."""
+    reasons = {
+        "times": "holds times and is left out. Name it with --order to test on each client's last rows",
+        "nothing": "has no values at all and is left out",
+        "something else": "holds {kind}, neither numbers nor texts, and is left out",
+    }
+    held = {column: holding(schema.field(column).type) for column in columns}
+    notes = tuple(
+        f"The column {column!r} {reasons[what].format(kind=schema.field(column).type)}."
+        for column, what in held.items()
+        if what in reasons
+    )
+    return tuple(column for column, what in held.items() if what not in reasons), notes
+
+
+def _check_usable(name: str, column: str, kind: pa.DataType) -> None:
+    """Refuse a column that was asked for and can be no feature."""
     held = holding(kind)
     if held == "times":
         raise UsageError(
             f"{name}: column {column!r} holds times, which are no feature as they are.",
-            f"Say order = {column!r} to split by time, leave the column out with features = [...], "
+            f"Say order = {column!r} to split by time, take the column out of the features, "
             "or write what matters of it as numbers (the hour, say).",
         )
     if held == "nothing":
-        raise UsageError(f"{name}: column {column!r} has no values at all.", "Leave it out with features = [...].")
+        raise UsageError(f"{name}: column {column!r} has no values at all.", "Take it out of the features.")
     if held == "something else":
         raise UsageError(
             f"{name}: column {column!r} holds {kind}, neither numbers nor texts.",
-            "Spread it over columns of numbers, leave it out with features = [...], or give arrays to arrays().",
+            "Spread it over columns of numbers, take it out of the features, or give arrays to arrays().",
         )

@@ -27,6 +27,11 @@ class Span:
     low: float = np.inf
     high: float = -np.inf
 
+    @property
+    def empty(self) -> bool:
+        """Whether there has been no value."""
+        return self.low > self.high
+
     def joined(self, other: "Span") -> "Span":
         """That of both."""
         return Span(min(self.low, other.low), max(self.high, other.high))

@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from headstart.data.partitions.dealing import factorized
 from headstart.data.samples import Samples, TargetScale
-from headstart.data.tables.identifiers import read_texts
-from headstart.data.tables.intake import Matrix, RawRows, read_rows
+from headstart.data.tables.dictionaries import coded_values, column_of
+from headstart.data.tables.identifiers import read_columns
+from headstart.data.tables.intake import RawRows, read_rows
 from headstart.data.tables.labels import Labels, LabelSummary, Target, label_chunk
 from headstart.data.tables.reading import Source, TableSource
 from headstart.data.tables.roles import Roles, holding
-from headstart.data.tables.values import array_of, coded_values
+from headstart.data.tables.sinks import Matrix
 from headstart.deploy.agreement.layout import Layout
 from headstart.deploy.agreement.terms import Terms
 from headstart.errors import UsageError
@@ -86,20 +87,20 @@ class TableHolding(Holding):
             for name in features:
                 self._check_willing(name)
         kinds = {name: holding(schema.field(name).type) for name in [*features, *(n for n in used if n is not None)]}
-        texts = [name for name in features if kinds[name] == "texts"] if terms.choices.features is None else []
-        read = read_texts(self._source, terms.client, texts)
+        read = read_columns(self._source, terms.client, features if terms.choices.features is None else [])
         told = {
             name: {
                 "marks": None if found.many else sorted(text_mark(salt, text) for text in found.owners),
                 "pairs": 0 if found.many else found.pairs,
             }
-            for name, found in read.columns.items()
+            for name, found in read.texts.items()
         }
         return {
             "form": "table",
             "label": self._label,
             "columns": [[name, kinds[name]] for name in schema.names if name in kinds],
             "texts": told,
+            "counting": {name: [c.low, c.high, c.sum] for name, c in read.counting.items() if c.possible},
             "rows": read.rows,
             "clients": len(read.clients),
         }
@@ -172,7 +173,7 @@ class ArrayHolding(Holding):
     ):
         self._source = TableSource(name, pa.table({}))
         self._x, self._classes, self._test = x, classes, test
-        self._y = y if classes is not None else [label_chunk(array_of(y, self._source, "y"))]
+        self._y = y if classes is not None else [label_chunk(column_of(y, self._source, "y"))]
         self._columns = {
             column: values if isinstance(values, np.ndarray) else coded_values(values, self._source, column)
             for column, values in columns.items()

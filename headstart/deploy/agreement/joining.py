@@ -11,7 +11,7 @@ import pyarrow as pa
 from headstart.data.partitions import SmallClients
 from headstart.data.tables.encoding import MISSING_CATEGORY, CategoryColumn, NumberColumn
 from headstart.data.tables.fitting import Statistics
-from headstart.data.tables.identifiers import MAX_CATEGORIES, misplaced_texts, why_no_feature, without
+from headstart.data.tables.identifiers import MAX_CATEGORIES, RowNumbers, misplaced_texts, why_no_feature, without
 from headstart.data.tables.labels import FEW_CLASSES, MAX_CLASSES, LabelSummary, Target
 from headstart.data.tables.moments import Moments
 from headstart.data.tables.roles import Roles, roles_of
@@ -84,7 +84,7 @@ def joined_table(answers: Answers, terms: Terms) -> Table:
                 "Name the columns to predict from with features = [...], or describe the same columns at all sites.",
             )
     schema = pa.schema([(name, TYPES[kind]) for name, kind in kinds.items()])
-    roles = roles_of(
+    roles, unusable = roles_of(
         schema,
         WHERE,
         client=terms.client,
@@ -96,8 +96,9 @@ def joined_table(answers: Answers, terms: Terms) -> Table:
     reasons = {}
     if terms.choices.features is None:
         reasons = _identifiers(answers, [name for name in roles.features if kinds[name] == "texts"])
+        reasons |= _row_numbers(answers, [name for name in roles.features if kinds[name] == "numbers"])
     roles, notes = without(roles, reasons, WHERE)
-    return Table(roles, tuple(name for name in roles.features if kinds[name] == "numbers"), notes)
+    return Table(roles, tuple(name for name in roles.features if kinds[name] == "numbers"), (*unusable, *notes))
 
 
 def _columns(answer: Answer) -> dict[str, str]:
@@ -151,6 +152,21 @@ def _identifiers(answers: Answers, texts: Sequence[str]) -> dict[str, str]:
     return reasons
 
 
+def _row_numbers(answers: Answers, numbers: Sequence[str]) -> dict[str, str]:
+    """Columns of numbers that count the rows of all sites, and are no features."""
+    rows = sum(answer.whole("rows") for answer in answers.values())
+    parts = [answer.part("counting") for answer in answers.values()]
+    reasons = {}
+    for name in numbers:
+        if not all(part.has(name) for part in parts):
+            continue
+        told = [part.wholes(name, 3, -(2**80), 2**80) for part in parts]
+        counted = reduce(RowNumbers.joined, [RowNumbers(low, high, total) for low, high, total in told])
+        if (why := counted.why_no_feature(rows)) is not None:
+            reasons[name] = why
+    return reasons
+
+
 def joined_columns(answers: Answers, table: Table) -> tuple[NumberColumn | CategoryColumn, ...]:
     """How the columns of all sites are stored."""
     columns: list[NumberColumn | CategoryColumn] = []
@@ -158,10 +174,6 @@ def joined_columns(answers: Answers, table: Table) -> tuple[NumberColumn | Categ
         if name in table.numeric:
             extents = [_extent(answer.part("extents"), name) for answer in answers.values()]
             joined = _joined_extents(extents)
-            if joined is not None and joined.empty:
-                raise UsageError(
-                    f"{WHERE}: column {name!r} has no values at all.", "Leave it out with features = [...]."
-                )
             columns.append(NumberColumn(name, offset=0.0 if joined is None else joined.offset))
         else:
             found = {text for answer in answers.values()

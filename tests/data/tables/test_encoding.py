@@ -51,5 +51,5 @@ def test_rows_that_lack_a_column_are_refused(partition):
     with pytest.raises(UsageError, match="no column 'speed'"):
         stored_rows(encoding, source_of({"age": [1]}))
     later = {"time": ["x"], "color": ["green"], "age": [30], "speed": [1.5], "lux": [0.0]}
-    with pytest.raises(UsageError, match="'time' holds no numbers"):
+    with pytest.raises(UsageError, match="row 1 of the table, column 'time': 'x' is no number"):
         stored_rows(encoding, source_of(later))

@@ -69,6 +69,12 @@ def test_rows_without_client_or_label(tmp_path):
     refused("row 4 of people.csv has no label", path)
 
 
+def test_labels_of_both_infinities():
+    values = np.linspace(0, 1, 120)
+    values[[7, 9]] = np.inf, -np.inf
+    refused("row 8 of the table, column 'activity'", people(activity=values))
+
+
 def test_one_class_only():
     refused("all labels .column 'activity'. are 'run'", people(activity=["run"] * 120))
     refused("all labels .column 'activity'. are '3'", people(activity=[3] * 120))
@@ -115,12 +121,13 @@ def test_one_target_only():
     refused("all labels .column 'activity'. are 0.5", people(activity=[0.5] * 120))
 
 
-def test_columns_that_are_no_features():
-    refused("column 'when' holds times.*order = 'when'", people(when=[datetime.datetime(2024, 1, 1)] * 120))
-    refused("column 'hole' has no values at all", people(hole=[None] * 120))
-    refused("column 'hole' has no values at all", people(hole=[np.nan] * 120))
-    refused("column 'list' holds list", people(list=[[1.0]] * 120))
+def test_columns_that_are_no_features_and_were_asked_for():
+    when = people(when=[datetime.datetime(2024, 1, 1)] * 120)
+    refused("column 'when' holds times.*order = 'when'", when, features=["speed", "when"])
+    refused("column 'hole' has no values at all", people(hole=[None] * 120), features=["hole"])
+    refused("column 'list' holds list", people(list=[[1.0]] * 120), features=["list"])
     refused("no feature columns", people(speed=None, age=None))
+    refused("no feature columns but.*'hole' has no values", people(speed=None, age=None, hole=[None] * 120))
     refused("no feature columns but such as hold ids", people(speed=None, age=[f"i{i}" for i in range(120)]))
 
 
@@ -147,7 +154,7 @@ def test_files_that_cannot_be_read(tmp_path):
     refused("cut.parquet cannot be read", cut)
     ragged = tmp_path / "ragged.csv"
     ragged.write_text("person,activity,speed\na,run,1\nb,run\n")
-    refused("ragged.csv cannot be read.*2", ragged)
+    refused("Row 2 of ragged.csv has 2 cells", ragged)
     other = tmp_path / "people.xlsx"
     other.write_bytes(b"PK")
     refused("people.xlsx ends in .xlsx.*csv", other)

@@ -1,4 +1,6 @@
-"""Columns of ids are left out, with a line that says so."""
+"""Columns of ids, and others that are no features, are left out, with a line that says so."""
+
+import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -6,6 +8,7 @@ import pyarrow.csv
 import pytest
 
 from headstart.data.tables import prepare, prepared, table
+from headstart.problems import Examples
 from tests.data.tables.people import people
 
 COLUMNS = {"client": "person", "label": "activity"}
@@ -66,3 +69,30 @@ def test_a_code_of_countries(tmp_path):
     for federation in federations:
         assert left_out(federation) == ["code"]
         assert federation.partition.samples.features == ("pop", *(f"continent=continent {i}" for i in range(5)))
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        (range(120), "counts the rows"),
+        ([119.0 - i for i in range(120)], "counts the rows"),
+        ([2 * i for i in range(120)], None),
+        ([i % 60 for i in range(120)], None),
+        ([*range(119), 0], None),
+        ([datetime.datetime(2024, 1, 1 + i % 20) for i in range(120)], "holds times"),
+        ([None] * 120, "has no values at all"),
+        ([[1.0]] * 120, "neither numbers nor texts"),
+    ],
+)
+def test_columns_that_tell_nothing(values, why):
+    federation = table(people(column=values), **COLUMNS)
+    assert left_out(federation) == ([] if why is None else ["column"])
+    assert why is None or any(why in note for note in federation.partition.notes)
+    assert federation.task.inputs == (3 if why is None else 2,)
+
+
+def test_numbers_that_are_all_missing_do_no_harm():
+    federation = table(people(hole=[np.nan] * 120), **COLUMNS)
+    assert any("'hole' has no values at all" in note for note in federation.partition.notes)
+    samples = federation.partition.samples
+    assert np.isfinite(samples.transform(Examples(samples.x, samples.y)).x).all()

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 import headstart as hs
-from headstart.data.tables import form_of, open_data, open_prepared, prepare, prepared, reading, table
+from headstart.data.tables import csv_files, form_of, open_data, open_prepared, prepare, prepared, table
 from headstart.errors import UsageError
 from headstart.problems import Examples
 from tests.data.tables.people import people
@@ -41,7 +41,7 @@ def dealt(partition):
 @pytest.mark.parametrize("ending", ["csv", "parquet", "folder"])
 @pytest.mark.parametrize("order", [None, "when"])
 def test_it_is_the_table(ending, order, tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
     path = tmp_path / f"people.{ending}"
     if ending == "csv":
         pa.csv.write_csv(rich(), path)
@@ -124,7 +124,7 @@ def test_a_failure_leaves_nothing(tmp_path):
 
 
 def test_a_text_after_the_first_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "BLOCK_BYTES", 500)
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 500)
     path = tmp_path / "people.csv"
     path.write_text("person,activity,speed\n" + "a,run,1\nb,sit,2\n" * 100 + "a,run,fast\n")
     refused("people.csv cannot be read.*fast", prepare, path, tmp_path / "out", **COLUMNS)

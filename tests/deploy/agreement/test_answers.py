@@ -33,7 +33,7 @@ def paths(tmp_path):
 
 
 TOLD = {
-    "survey": ({"form", "label", "columns", "texts", "rows", "clients"}, set()),
+    "survey": ({"form", "label", "columns", "texts", "counting", "rows", "clients"}, set()),
     "columns": ({"extents", "categories", "clients", "labels"}, {"rows"}),
     "fit": (
         {"rows"},
@@ -60,6 +60,7 @@ def test_only_these_sums_counts_and_sets_cross(paths):
             marks = {text_mark(question.said["salt"], city) for city in ("Aix", "Bonn")}
             assert set(first["texts"]["city"]["marks"]) == marks
             assert first["texts"]["city"]["pairs"] == 6
+            assert first["counting"] == {}
     # Ids were never told, not even those of a site that has few enough of them for categories.
     told = str([answer.said for _, _, answers in heard for answer in answers.values()])
     assert "patient" not in told

@@ -173,6 +173,17 @@ def test_columns_and_classes_that_a_site_lacks(tmp_path):
     assert_same(SECTION, tmp_path / "whole.csv", paths)
 
 
+def test_a_column_that_counts_the_rows_of_all_sites_is_left_out(tmp_path):
+    table = small_table()
+    numbers = np.random.default_rng(3).permutation(len(table)) + 7
+    table = table.append_column("row", pa.array(numbers)).append_column("visits", pa.array(numbers * 2))
+    paths = dealt(table, "who", {f"c{i}": f"site {i % 3}" for i in range(6)}, tmp_path)
+    pq.write_table(table, tmp_path / "all.parquet")
+    agreement, partition = assert_same(SECTION, tmp_path / "all.parquet", paths)
+    assert [column.name for column in agreement.encoding.columns] == ["age", "pay", "city", "visits"]
+    assert any("'row' is left out: it counts the rows" in note for note in partition.notes)
+
+
 def test_rows_without_label_are_dropped_alike(tmp_path):
     table = small_table()
     labels = [None if i % 7 == 0 else label for i, label in enumerate(table["label"].to_pylist())]

@@ -1,0 +1,118 @@
+"""Where settings are searched: ranges that fit the scale of the loss, and points spread evenly over them."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from headstart.core import checks
+from headstart.errors import UsageError
+
+__all__ = ["ADAPTATION_STEPS", "Range", "grid", "ranges_of", "searched_settings", "spread", "trains_without_adapting"]
+
+
+@dataclass(frozen=True)
+class Range:
+    """An interval of numbers, searched by their logarithm or as they are."""
+
+    low: float
+    high: float
+    log: bool = True
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        checks.number("the lower end of a range", self.low)
+        checks.number("the upper end of a range", self.high)
+        if self.low > self.high or (self.log and self.low <= 0):
+            raise UsageError(
+                f"{self.low:g} to {self.high:g} is no range" + (" of logarithms." if self.log else "."),
+                "Give a lower end, above 0 for logarithms, and a higher one.",
+            )
+
+    def at(self, share: float) -> float | int:
+        """The number so far on the way from the lower end (0) to the upper one (1)."""
+        if self.log:
+            value = math.exp(math.log(self.low) + share * (math.log(self.high) - math.log(self.low)))
+        else:
+            value = self.low + share * (self.high - self.low)
+        value = min(max(value, self.low), self.high)
+        return round(value) if self.whole else float(f"{value:.4g}")
+
+
+STEP = Range(0.01, 10.0)
+"""A step size, as a multiple of 1 / smoothness. Gradient descent on a quadratic is stable up to 2; networks whose
+curvature falls as they learn take more, and those whose curvature grows less."""
+PULL = Range(0.001, 1.0)
+"""The weight of a quadratic that pulls to the shared model, as a multiple of the smoothness."""
+WEIGHT = Range(0.05, 1.0)
+"""The weight of what is new in a running average."""
+MIXING = Range(0.05, 1.0)
+"""How far a server goes towards the mean of its clients."""
+
+_STEPS = {"inner_lr": STEP, "outer_lr": STEP, "learning_rate": STEP, "initial_lr": STEP}
+_PULLS = {"mu": PULL, "penalty": Range(0.1, 100.0)}
+_PLAIN = {"averaging": WEIGHT, "momentum": WEIGHT}
+_SPECIAL: Mapping[str, Mapping[str, Range]] = {
+    "reptile": {"outer_lr": MIXING},
+    "fedavgm": {"server_lr": Range(0.1, 3.0), "momentum": Range(0.3, 0.97, log=False)},
+    "fedadagrad": {"server_lr": Range(1e-3, 0.3), "momentum": Range(0.0, 0.9, log=False)},
+    "fedadam": {"server_lr": Range(1e-3, 0.3), "momentum": Range(0.0, 0.9, log=False)},
+    "fedyogi": {"server_lr": Range(1e-3, 0.3), "momentum": Range(0.0, 0.9, log=False)},
+    "local-only": {"own_steps": Range(10, 300, whole=True)},
+}
+"""Settings of one method that mean something else than others' of the name; server steps of adaptive methods are about
+as long as a parameter may move in a round."""
+
+_PLAIN_TRAINING = ("fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi", "fedprox")
+"""Methods that train without a step size of adaptation."""
+
+ADAPTATION_STEPS = (0.03, 0.1, 0.3, 1.0, 3.0)
+"""Step sizes of adaptation that are tried with methods that train without one, as multiples of 1 / smoothness."""
+
+
+def searched_settings(method: str, accepted: Iterable[str]) -> tuple[str, ...]:
+    """The settings of a method that a search finds where nobody gives them."""
+    known = {**_STEPS, **_PULLS, **_PLAIN, **_SPECIAL.get(method, {})}
+    return tuple(name for name in accepted if name in known)
+
+
+def trains_without_adapting(method: str) -> bool:
+    """Whether ``inner_lr`` is a step size of adaptation only, which training does not look at."""
+    return method in _PLAIN_TRAINING
+
+
+def ranges_of(method: str, names: Iterable[str], smoothness: float) -> dict[str, Range]:
+    """Where settings of a method are searched, on losses of a given smoothness."""
+    steps = {name: Range(size.low / smoothness, size.high / smoothness) for name, size in _STEPS.items()}
+    pulls = {name: Range(size.low * smoothness, size.high * smoothness) for name, size in _PULLS.items()}
+    known = {**steps, **pulls, **_PLAIN, **_SPECIAL.get(method, {})}
+    return {name: known[name] for name in names}
+
+
+def spread(ranges: Mapping[str, Range], number: int) -> list[dict[str, float | int]]:
+    """Points that cover a box evenly, however many there are: the additive recurrence of the generalised golden ratio.
+
+    >>> spread({"outer_lr": Range(0.01, 1.0)}, 3)
+    [{'outer_lr': 0.1}, {'outer_lr': 0.01722}, {'outer_lr': 0.2966}]
+    """
+    ratio = 2.0
+    for _ in range(50):  # the root of x^(d + 1) = x + 1
+        ratio = (1 + ratio) ** (1 / (len(ranges) + 1))
+    strides = np.array([ratio ** -(axis + 1) for axis in range(len(ranges))])
+    shares = (0.5 + np.outer(np.arange(number), strides)) % 1.0
+    return [
+        {name: size.at(float(share)) for (name, size), share in zip(ranges.items(), row, strict=True)} for row in shares
+    ]
+
+
+def grid(ranges: Mapping[str, Range], number: int) -> list[dict[str, float | int]]:
+    """A grid of about so many points, equally many along each side; both ends are among them.
+
+    >>> [point["outer_lr"] for point in grid({"outer_lr": Range(0.01, 1.0)}, 3)]
+    [0.01, 0.1, 1.0]
+    """
+    each = max(2, round(number ** (1 / max(len(ranges), 1))))
+    axes = [sorted({size.at(i / (each - 1)) for i in range(each)}) for size in ranges.values()]
+    places = np.stack(np.meshgrid(*[np.arange(len(axis)) for axis in axes], indexing="ij"), -1).reshape(-1, len(axes))
+    return [{name: axis[place] for name, axis, place in zip(ranges, axes, row, strict=True)} for row in places.tolist()]

@@ -67,7 +67,7 @@ def largest_difference(simulation) -> float:
     radius = algorithm.curvature.radius if isinstance(algorithm.curvature, HessianFree) else None
     assert not isinstance(algorithm.curvature, FirstOrder)
     for t in range(STEPS):
-        episode = algorithm.batches.draw(view, jax.random.fold_in(key, t), 1, True)
+        episode = algorithm.batches.draw(view, jax.random.fold_in(key, t), 1, algorithm.curvature.looks_at)
         inner, curvature = (jax.tree.map(lambda a: a[0], part) for part in (episode.inner, episode.curvature))
         batches = [plain.to_torch(part) for part in (inner, curvature, episode.outer)]
         w = plain.per_fedavg_step(plain.CLASSIFIER, w, *batches, 0.01, 0.001, radius)

@@ -18,9 +18,13 @@ from headstart_papers.record import (
     PaperExperiment,
     Row,
     Score,
+    merged,
 )
 
 __all__ = ["find_experiments", "papers_folder", "read_record"]
+
+OWN = ("title", "mode", "notes", "explanation")
+"""What a record that is like another one says itself."""
 
 
 def papers_folder() -> Path:
@@ -48,15 +52,25 @@ def find_experiments(wanted: tuple[str, ...] = (), folder: Path | None = None) -
 
 
 def read_record(path: Path, id_: str) -> PaperExperiment:
-    """Read and check one file."""
-    try:
-        tables = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.", "Mend the file there.") from error
+    """Read and check one file; with ``like = "paper/other"``, what it says is instead of what the other says."""
+    tables = _tables(path)
+    if "like" in tables:
+        other = tables.pop("like")
+        base = path.parents[len(Path(id_).parts) - 1] / f"{other}.toml"
+        if not base.is_file():
+            raise UsageError(f"{path}: like = {other!r}, and there is no {base}.", "Name another record.")
+        tables = merged({key: value for key, value in _tables(base).items() if key not in OWN}, tables)
     try:
         return _Reader(path, id_, tables).record()
     except KeyError as error:
         raise UsageError(f"{path}: {error.args[0]} is missing.", "Add it.") from error
+
+
+def _tables(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}.", "Mend the file there.") from error
 
 
 class _Reader:

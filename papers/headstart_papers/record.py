@@ -21,6 +21,7 @@ __all__ = [
     "Row",
     "Score",
     "Unit",
+    "merged",
 ]
 
 Profile = Literal["full", "quick", "tiny"]
@@ -217,8 +218,8 @@ class PaperExperiment:
                         yield self._unit(profile, row, method, (seed,))
 
     def _unit(self, profile: Profile, row: str, method: str, seeds: tuple[int, ...]) -> Unit:
-        tables = _merged(self.tables, self.rows[row].settings)
-        tables = _merged(tables, self.profiles.get(profile, {}).get("set", {}))
+        tables = merged(self.tables, self.rows[row].settings)
+        tables = merged(tables, self.profiles.get(profile, {}).get("set", {}))
         own = tables["methods"][method]
         grid = {**tables["common"].get("grid", {}), **own.get("grid", {})}
         settings = {
@@ -249,14 +250,14 @@ class PaperExperiment:
         return Unit(self.id, row, method, seeds, settings)
 
 
-def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The tables with changes applied; another ``name`` drops the settings that were meant for the old one."""
     result = copy.deepcopy(dict(base))
     for key, value in changes.items():
         old = result.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
             renamed = "name" in value and value["name"] != old.get("name")
-            result[key] = copy.deepcopy(dict(value)) if renamed else _merged(old, value)
+            result[key] = copy.deepcopy(dict(value)) if renamed else merged(old, value)
         else:
             result[key] = copy.deepcopy(value)
     return result

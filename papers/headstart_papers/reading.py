@@ -151,6 +151,7 @@ class _Reader:
             for operand in (comparison.left, comparison.right):
                 self.known(where, operand.method, methods)
                 self.known(where, operand.row, rows)
+            self.known(where, comparison.score, scores)
         if all(c.left.row and c.right.row for c in comparisons):
             # Every operand names its row, so there is one thing to judge.
             settings["rows"] = (comparisons[0].left.row,)
@@ -161,14 +162,15 @@ class _Reader:
         return claim
 
     def order(self, text: str, where: str) -> Iterator[Comparison]:
-        """``a > b >= c`` or ``a < b``, as comparisons of neighbours with the larger first."""
+        """``a > b >= c`` or ``loss: a < b``, as comparisons of neighbours with the larger first."""
+        score, _, text = text.rpartition(":")
         parts = re.split(r"\s*(>=|<=|>|<)\s*", text.strip())
         if len(parts) < 3 or len(parts) % 2 == 0:
             raise self.wrong(f"{where}: the order {text!r} cannot be read", "Write it as 'a > b' or 'row/a < row/b'.")
         operands = [Operand(*reversed(part.split("/", 1))) for part in parts[::2]]
         for left, sign, right in zip(operands, parts[1::2], operands[1:], strict=False):
             larger, smaller = (left, right) if sign.startswith(">") else (right, left)
-            yield Comparison(larger, smaller, strict=len(sign) == 1)
+            yield Comparison(larger, smaller, strict=len(sign) == 1, score=score.strip() or None)
 
     def figure(
         self,

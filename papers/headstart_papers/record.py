@@ -102,6 +102,8 @@ class Comparison:
     left: Operand
     right: Operand
     strict: bool = True
+    score: str | None = None
+    """If not the claim's."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,21 @@ class Claim:
     """How much lower than ``right`` the left side of a ``>=`` may be, in the units shown."""
     main: bool = False
     """Whether it is one of the paper's main results, which summaries show first."""
+    within: Literal["seconds"] | None = None
+    """Whether both sides are compared when the first of them has finished, at equal time, not at their ends."""
+    substantial: bool = False
+    """Whether the paper claims a size: half of the difference that it reports is then what ours has to exceed."""
+    of: str = ""
+    """The text under which the paper's claim is listed, if this is another reading of it."""
+    mode: str = ""
+    """If not the record's."""
+    cause: str = ""
+    """In one line, why it does not come out, naming the run that shows it."""
+
+    @property
+    def listed(self) -> str:
+        """The text under which the paper's claim is listed."""
+        return self.of or self.text
 
 
 @dataclass(frozen=True)
@@ -136,6 +153,8 @@ class Figure:
     methods: tuple[str, ...] = ()
     log: bool = False
     log_x: bool = False
+    front: bool = False
+    """Whether the page over all experiments shows it, as its paper's figure."""
 
 
 @dataclass(frozen=True)

@@ -149,10 +149,11 @@ class _Reader:
         comparisons = tuple(comparison for order in orders for comparison in self.order(order, where))
         for comparison in comparisons:
             for operand in (comparison.left, comparison.right):
-                self.known(where, operand.method, methods)
+                for method in operand.methods:
+                    self.known(where, method, methods)
                 self.known(where, operand.row, rows)
             self.known(where, comparison.score, scores)
-        if all(c.left.row and c.right.row for c in comparisons):
+        if all(operand.row for c in comparisons for operand in (c.left, c.right)):
             # Every operand names its row, so there is one thing to judge.
             settings["rows"] = (comparisons[0].left.row,)
         claim: Claim = self.part(Claim, {"rows": tuple(rows), **settings, "comparisons": comparisons}, where)
@@ -167,7 +168,7 @@ class _Reader:
         parts = re.split(r"\s*(>=|<=|>|<)\s*", text.strip())
         if len(parts) < 3 or len(parts) % 2 == 0:
             raise self.wrong(f"{where}: the order {text!r} cannot be read", "Write it as 'a > b' or 'row/a < row/b'.")
-        operands = [Operand(*reversed(part.split("/", 1))) for part in parts[::2]]
+        operands = [_operand(part) for part in parts[::2]]
         for left, sign, right in zip(operands, parts[1::2], operands[1:], strict=False):
             larger, smaller = (left, right) if sign.startswith(">") else (right, left)
             yield Comparison(larger, smaller, strict=len(sign) == 1, score=score.strip() or None)
@@ -198,3 +199,13 @@ class _Reader:
     def known(self, where: str, name: str | None, among: Any) -> None:
         if name is not None and name not in among:
             raise self.wrong(f"{where} names {name!r}, which is not there", did_you_mean(name, among))
+
+
+def _operand(text: str) -> Operand:
+    """``row/method``, ``row/method - other`` or a number."""
+    try:
+        return Operand("", number=float(text))
+    except ValueError:
+        row, _, methods = text.rpartition("/")
+        method, _, less = methods.partition(" - ")
+        return Operand(method.strip(), row or None, less.strip() or None)

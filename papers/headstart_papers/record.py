@@ -86,13 +86,27 @@ class Row:
 
 @dataclass(frozen=True)
 class Operand:
-    """A method in a row; ``None`` for the row that the claim is being judged in."""
+    """A method in a row, its difference to another method there, or a number.
+
+    ``None`` stands for the row that the claim is being judged in.
+    """
 
     method: str
     row: str | None = None
+    less: str | None = None
+    """The method whose score is taken off."""
+    number: float | None = None
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """All that it names."""
+        return () if self.number is not None else (self.method, *([self.less] if self.less else []))
 
     def __str__(self) -> str:
-        return self.method if self.row is None else f"{self.row}/{self.method}"
+        if self.number is not None:
+            return f"{self.number:g}"
+        name = f"({self.method} - {self.less})" if self.less else self.method
+        return name if self.row is None else f"{self.row}/{name}"
 
 
 @dataclass(frozen=True)

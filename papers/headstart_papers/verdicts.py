@@ -1,7 +1,7 @@
 """Whether what a paper claims is what we found."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -156,7 +156,7 @@ def judge(claim: Claim, experiment: PaperExperiment, results: Results) -> Verdic
 
 
 def _placed(operand: Operand, row: str) -> Operand:
-    return operand if operand.row else Operand(operand.method, row)
+    return operand if operand.row or operand.number is not None else replace(operand, row=row)
 
 
 def _strength(single: Single) -> tuple[int, float, float]:
@@ -179,11 +179,11 @@ class _Pair:
         self.claim, self.strict, self.operands = claim, comparison.strict, (left, right)
         self.score: Score = experiment.scores[comparison.score or claim.score]
         self.results = results
-        same = left.row == right.row
-        self.name = f"{left.method} - {right.method}" if same else f"{left} - {right}"
+        same = None in (left.row, right.row) or left.row == right.row
+        self.name = " - ".join(str(replace(side, row=None) if same else side) for side in (left, right))
         if comparison.score:
             self.name = f"{comparison.score}: {self.name}"
-        self.where = f" in {left.row}" if same and len(experiment.rows) > 1 else ""
+        self.where = f" in {left.row or right.row}" if same and len(experiment.rows) > 1 else ""
         self.effect = self._reported(experiment)
         self.bound = 0.0 if self.strict else -claim.margin
         if claim.substantial and self.effect is not None:
@@ -194,15 +194,16 @@ class _Pair:
         if absent:
             said = ", ".join(f"{name} {reason}" for reason, name in absent)
             return self._said("undecided", f"{self.name}{self.where}: {said}", absent=absent)
-        left, right = (self._cell(operand) for operand in self.operands)
+        cells = [cell for operand in self.operands for cell in self._cells(operand)]
         if self.score.extra:
             # Repetitions of a measurement, which do not belong together in pairs.
-            found = left.final(self.score.id), right.final(self.score.id)
+            found = cells[0].final(self.score.id), cells[1].final(self.score.id)
             return self._judged(difference(*found), "repetition", max(abs(values.mean()) for values in found))
-        common = [seed for seed in left.seeds if seed in right.seeds]
+        common = [seed for seed in cells[0].seeds if all(seed in cell.seeds for cell in cells)]
         if not common:
             return self._said("undecided", f"{self.name}{self.where}: no seed has been run of both")
-        return self._paired(*self._values(left, right, common))
+        left, right = (self._values(operand, cells, common) for operand in self.operands)
+        return self._paired(left, right)
 
     def _said(self, outcome: Outcome, words: str, found: Estimate | None = None, **more: object) -> Single:
         single = Single(
@@ -215,36 +216,44 @@ class _Pair:
         """The difference of what the paper's tables report, which are ends of runs; times depend on the machine."""
         if self.claim.curve or self.claim.within or self.score.extra:
             return None
-        values = [
-            experiment.rows[str(operand.row)].reported.get(self.score.id, {}).get(operand.method)
-            for operand in self.operands
-        ]
-        left, right = values
-        return None if left is None or right is None else left[0] - right[0]
+        total = 0.0
+        for sign, operand in zip((1, -1), self.operands, strict=True):
+            values = [
+                experiment.rows[str(operand.row)].reported.get(self.score.id, {}).get(method)
+                for method in operand.methods
+            ]
+            if not values or None in values:
+                return None
+            total += sign * (values[0][0] - sum(value[0] for value in values[1:] if value))  # type: ignore[index]
+        return total
 
-    def _cell(self, operand: Operand) -> Cell:
-        return self.results.cells[str(operand.row), operand.method]
+    def _cells(self, operand: Operand) -> list[Cell]:
+        return [self.results.cells[str(operand.row), method] for method in operand.methods]
 
     def _absent(self) -> Iterator[tuple[str, str]]:
         for operand in self.operands:
-            if (operand.row, operand.method) not in self.results.wanted:
-                yield f"not part of the {self.results.profile} run", str(operand)
-            elif (operand.row, operand.method) not in self.results.cells:
-                yield "not run yet", str(operand)
+            for method in operand.methods:
+                key = (str(operand.row), method)
+                if key not in self.results.wanted:
+                    yield f"not part of the {self.results.profile} run", "/".join(key)
+                elif key not in self.results.cells:
+                    yield "not run yet", "/".join(key)
 
-    def _values(self, left: Cell, right: Cell, seeds: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """One number per seed of either side."""
-        sides = []
-        for cell, other in ((left, right), (right, left)):
+    def _values(self, operand: Operand, compared: list[Cell], seeds: list[int]) -> np.ndarray:
+        """One number per seed of one side."""
+        if operand.number is not None:
+            return np.full(len(seeds), operand.number)
+        found = []
+        for cell in self._cells(operand):
             if self.claim.within:
-                values = _until(cell, other, self.score.id, self.claim.curve)
+                values = _until(cell, compared, self.score.id, self.claim.curve)
             elif self.claim.curve:
                 # Without the start, where all are alike; an evaluation stands for the rounds since the one before.
                 values = cell.curve(self.score.id)[:, 1:] @ np.diff(cell.x("round")) / cell.rounds
             else:
                 values = cell.final(self.score.id)
-            sides.append(np.asarray(values[[cell.seeds.index(seed) for seed in seeds]]))
-        return sides[0], sides[1]
+            found.append(np.asarray(values[[cell.seeds.index(seed) for seed in seeds]]))
+        return found[0] - found[1] if operand.less else found[0]
 
     def _paired(self, left: np.ndarray, right: np.ndarray) -> Single:
         """By the seeds that converged on both sides, unless one side diverges more often than by chance."""
@@ -253,7 +262,7 @@ class _Pair:
         told = ""
         if any(lost):
             counts = (
-                f"{operand.method} diverged with {number} of {count} seed{'s' if count > 1 else ''}"
+                f"{replace(operand, row=None)} diverged with {number} of {count} seed{'s' if count > 1 else ''}"
                 for operand, number in zip(self.operands, lost, strict=True)
                 if number
             )
@@ -298,10 +307,10 @@ class _Pair:
         return "not reproduced" if found.high < self.bound else "undecided"
 
 
-def _until(cell: Cell, other: Cell, score: str, whole: bool) -> np.ndarray:
-    """A score of every seed when the first of two methods has finished, or its mean until then."""
+def _until(cell: Cell, compared: list[Cell], score: str, whole: bool) -> np.ndarray:
+    """A score of every seed when the first of the methods compared has finished, or its mean until then."""
     seconds, curves = cell.seconds(), cell.curve(score)
-    end = min(seconds[:, -1].mean(), other.seconds()[:, -1].mean())
+    end = min(other.seconds()[:, -1].mean() for other in compared)
     values = []
     for at, curve in zip(seconds, curves, strict=True):
         if whole:

@@ -276,3 +276,20 @@ def test_repetitions_of_a_measurement_are_not_paired(tmp_path):
     found = judge(paper.claims[0], paper, load(paper, tmp_path, "full"))
     assert found.outcome == "undecided"
     assert "3 repetitions" in found.statistic
+
+
+def test_a_gain_that_is_greater_in_one_row_than_in_another(tmp_path):
+    def values(row, method, seed):
+        return apart(0.1 if row == "easy" else 0.3)(row, method, seed)
+
+    found = verdict(tmp_path, claim("hard/a - b > easy/a - b"), values)
+    assert found.outcome == "reproduced"
+    assert found.statistic == "hard/(a - b) - easy/(a - b): +20.00 ± 0.00 (p < 0.001, 3 seeds)"
+    assert verdict(tmp_path, claim("hard/a - b < easy/a - b"), values).outcome == "not reproduced"
+
+
+@pytest.mark.parametrize(("bound", "outcome"), [("30", "reproduced"), ("50.5", "undecided"), ("70", "not reproduced")])
+def test_a_score_against_a_number(tmp_path, bound, outcome):
+    found = verdict(tmp_path, claim(f"b > {bound}"), lambda row, method, seed: 0.5 + NOISE[seed])
+    assert found.outcome == outcome
+    assert found.statistic.startswith(f"b - {bound}: ")

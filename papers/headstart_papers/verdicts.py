@@ -35,6 +35,7 @@ class Single:
     """Reasons why there is nothing to compare, each with what it is the reason of."""
     effect: float | None = None
     """The difference that the paper reports."""
+    strict: bool = True
     bound: float = 0.0
     """What the difference has to exceed."""
     contrary: float = 1.0
@@ -50,7 +51,7 @@ class Single:
     @property
     def in_size(self) -> bool | None:
         """Whether our difference is at least half of the paper's; ``None`` where either is not known."""
-        if self.effect is None or self.effect <= 0 or self.difference is None:
+        if not self.strict or self.effect is None or self.effect <= 0 or self.difference is None:
             return None
         return self.difference.mean >= IN_SIZE * self.effect
 
@@ -207,7 +208,7 @@ class _Pair:
 
     def _said(self, outcome: Outcome, words: str, found: Estimate | None = None, **more: object) -> Single:
         single = Single(
-            outcome, words, found, effect=self.effect, bound=self.bound, name=f"{self.name}{self.where}",
+            outcome, words, found, effect=self.effect, strict=self.strict, bound=self.bound, name=f"{self.name}{self.where}",
             score=self.score, **more,  # type: ignore[arg-type]
         )  # fmt: skip
         return single
@@ -267,6 +268,9 @@ class _Pair:
                 if number
             )
             told = f", {' and '.join(counts)}"
+            if 2 * lost[0 if self.score.higher_is_better else 1] > count:
+                words = f"{self.name}: {told[2:]}, and what diverges with most seeds is not better{self.where}"
+                return self._said("not reproduced", words, contrary=0.0)
             # The worst accuracy is the lowest, the worst loss the highest: who diverges more is at that end.
             larger, smaller = reversed(lost) if self.score.higher_is_better else lost
             for outcome, p in (
@@ -277,10 +281,6 @@ class _Pair:
                     words = f"{self.name}: {told[2:]}, which decides ({p_value(2 * p)}){self.where}"
                     contrary = p if outcome == "not reproduced" else 1.0
                     return self._said(outcome, words, contrary=contrary)  # type: ignore[arg-type]
-        better = 0 if self.score.higher_is_better else 1
-        if 2 * lost[better] > count:
-            words = f"{self.name}: {told[2:]}, and what diverges with most seeds is not better{self.where}"
-            return self._said("not reproduced", words, contrary=0.0)
         both = np.isfinite(left) & np.isfinite(right)
         if 2 * both.sum() < count or (any(lost) and both.sum() < 2):
             return self._said("undecided", f"{self.name}: {told[2:]}, so that too few are left to compare{self.where}")

@@ -12,6 +12,7 @@ from headstart_papers.record import (
     SECTIONS,
     Claim,
     Comparison,
+    Deviation,
     Figure,
     Method,
     Operand,
@@ -23,7 +24,7 @@ from headstart_papers.record import (
 
 __all__ = ["find_experiments", "papers_folder", "read_record"]
 
-OWN = ("title", "mode", "notes", "explanation")
+OWN = ("title", "mode", "notes", "explanation", "deviations", "deviations_like")
 """What a record that is like another one says itself."""
 
 
@@ -52,16 +53,25 @@ def find_experiments(wanted: tuple[str, ...] = (), folder: Path | None = None) -
 
 
 def read_record(path: Path, id_: str) -> PaperExperiment:
-    """Read and check one file; with ``like = "paper/other"``, what it says is instead of what the other says."""
+    """Read and check one file.
+
+    With ``like = "paper/other"``, what it says is instead of what the other says, and its deviations are beside the
+    other's, as they are with ``deviations_like``.
+    """
     tables = _tables(path)
-    if "like" in tables:
-        other = tables.pop("like")
-        base = path.parents[len(Path(id_).parts) - 1] / f"{other}.toml"
-        if not base.is_file():
-            raise UsageError(f"{path}: like = {other!r}, and there is no {base}.", "Name another record.")
-        tables = merged({key: value for key, value in _tables(base).items() if key not in OWN}, tables)
+    inherited: list[dict[str, Any]] = []
+    for key in ("like", "deviations_like"):
+        if key in tables:
+            other = tables.pop(key)
+            base = path.parents[len(Path(id_).parts) - 1] / f"{other}.toml"
+            if not base.is_file():
+                raise UsageError(f"{path}: {key} = {other!r}, and there is no {base}.", "Name another record.")
+            theirs = _tables(base)
+            inherited += theirs.get("deviations", [])
+            if key == "like":
+                tables = merged({name: value for name, value in theirs.items() if name not in OWN}, tables)
     try:
-        return _Reader(path, id_, tables).record()
+        return _Reader(path, id_, tables, inherited).record()
     except KeyError as error:
         raise UsageError(f"{path}: {error.args[0]} is missing.", "Add it.") from error
 
@@ -76,11 +86,11 @@ def _tables(path: Path) -> dict[str, Any]:
 class _Reader:
     """Turns a file's tables into a record, with errors that name the file and the key."""
 
-    def __init__(self, path: Path, id_: str, tables: dict[str, Any]):
-        self.path, self.id, self.tables = path, id_, tables
+    def __init__(self, path: Path, id_: str, tables: dict[str, Any], inherited: list[dict[str, Any]]):
+        self.path, self.id, self.tables, self.inherited = path, id_, tables, inherited
         known = {
             "title", "place", "seeds", "together", "mode", "rows", "scores", "claims", "figures", "tune", "extras",
-            "measure", "notes", "explanation", "quick", "tiny", *SECTIONS,
+            "measure", "notes", "explanation", "deviations", "quick", "tiny", *SECTIONS,
         }  # fmt: skip
         for key in tables:
             if key not in known:
@@ -109,6 +119,10 @@ class _Reader:
             scores=scores,
             claims=tuple(self.claim(table, rows, methods, scores) for table in tables.get("claims", ())),
             figures=tuple(self.figure(table, rows, methods, scores) for table in tables.get("figures", ())),
+            deviations=tuple(
+                self.part(Deviation, table, f"deviation {table.get('what')!r}")
+                for table in (*self.inherited, *tables.get("deviations", ()))
+            ),
             tune=tables.get("tune"),
             extras=tuple(tables.get("extras", ())),
             measure=tables.get("measure"),

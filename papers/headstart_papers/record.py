@@ -13,6 +13,7 @@ __all__ = [
     "SECTIONS",
     "Claim",
     "Comparison",
+    "Deviation",
     "Figure",
     "Method",
     "Operand",
@@ -153,6 +154,17 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Deviation:
+    """Something in which our runs are not the paper's, or in which the paper leaves a choice."""
+
+    what: str
+    paper: str
+    ours: str
+    why: str
+    effect: str = "not tried"
+
+
+@dataclass(frozen=True)
 class Figure:
     """A picture to be drawn like the paper's."""
 
@@ -213,6 +225,7 @@ class PaperExperiment:
     scores: dict[str, Score]
     claims: tuple[Claim, ...]
     figures: tuple[Figure, ...]
+    deviations: tuple[Deviation, ...]
     tune: str | None
     """The score by which the best point of a grid is chosen."""
     extras: tuple[str, ...]

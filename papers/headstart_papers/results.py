@@ -168,6 +168,11 @@ class Results:
         return sum(cell.took for cell in self.cells.values())
 
     @property
+    def data(self) -> list[Mapping[str, Any]]:
+        """What units' files say of their data: its name and digest, and in what it is a subset."""
+        return [file["data"] for file in self.files if "data" in file]
+
+    @property
     def commits(self) -> tuple[str, ...]:
         """The versions of the code that units ran with."""
         return tuple(sorted({str(file["commit"]) for file in self.files if file.get("commit")}))

@@ -207,11 +207,11 @@ class _Pair:
         return self._paired(left, right)
 
     def _said(self, outcome: Outcome, words: str, found: Estimate | None = None, **more: object) -> Single:
-        single = Single(
-            outcome, words, found, effect=self.effect, strict=self.strict, bound=self.bound, name=f"{self.name}{self.where}",
+        name = f"{self.name}{self.where}"
+        return Single(
+            outcome, words, found, effect=self.effect, strict=self.strict, bound=self.bound, name=name,
             score=self.score, **more,  # type: ignore[arg-type]
         )  # fmt: skip
-        return single
 
     def _reported(self, experiment: PaperExperiment) -> float | None:
         """The difference of what the paper's tables report, which are ends of runs; times depend on the machine."""

@@ -92,7 +92,8 @@ def main() -> None:
         images, labels = torch.from_numpy(x), torch.from_numpy(y.astype(np.int64))
         tensors = [torch.from_numpy(own) for own in rows]
         for curvature in ("hessian-free", "exact"):
-            algorithm = hs.per_fedavg(local_steps=STEPS, batch_size=BATCH, curvature=curvature)
+            chosen = HessianFree(1e-3) if curvature == "hessian-free" else curvature
+            algorithm = hs.per_fedavg(local_steps=STEPS, batch_size=BATCH, curvature=chosen)
             simulation = hs.Simulation(algorithm, problem, federation, cohort=COHORT, backend="sharded", devices=2)
             difference = largest_difference(simulation)
             params = plain.parameters(simulation.state.server.params)

@@ -39,9 +39,9 @@ A claim is an order of scores that a paper states or shows; it may consist of se
 INTRODUCTION = """\
 # Reproduction
 
-What the five papers report, beside what headstart finds when it runs the same experiments. All numbers here and on the
-pages of the experiments are computed from the results in `papers/results`; `headstart reproduce --check` computes them
-again and fails on a difference. [Which symbol is which setting](notation.md). The pages are written by
+What the five papers report, beside what headstart finds when it runs the same experiments. All numbers of ours here and
+on the pages of the experiments are computed from the results in `papers/results`, but for those of trials that were not
+kept, which are named as such; `headstart reproduce --check` computes them again and fails on a difference. [Which symbol is which setting](notation.md). The pages are written by
 
 ```sh
 headstart reproduce --report-only --out papers/results --docs docs/reproduction.md

@@ -76,7 +76,7 @@ def reproduce(
         for difference in differences:
             console.print(f"[bold red]Differs:[/] {escape(difference)}", soft_wrap=True)
         console.print(
-            f"{len(differences)} pages differ; write them again with --report-only --out DIR --docs FILE."
+            f"Pages that differ: {len(differences)}. Write them again with --report-only --out DIR --docs FILE."
             if differences
             else "Every number on the pages is that of the results."
         )

@@ -41,7 +41,8 @@ INTRODUCTION = """\
 
 What the five papers report, beside what headstart finds when it runs the same experiments. All numbers of ours here and
 on the pages of the experiments are computed from the results in `papers/results`, but for those of trials that were not
-kept, which are named as such; `headstart reproduce --check` computes them again and fails on a difference. [Which symbol is which setting](notation.md). The pages are written by
+kept, which are named as such; `headstart reproduce --check` computes them again and fails on a difference.
+[Which symbol is which setting](notation.md). The pages are written by
 
 ```sh
 headstart reproduce --report-only --out papers/results --docs docs/reproduction.md
@@ -74,11 +75,22 @@ def front_page(
         MEANING,
         "## Every claim",
         READING_ON,
+        _subsets(assessments),
         *claims_tables(claims, quoting, page.stem, _figures(assessments, pictures, page)),
         "## Experiments",
         _experiments(assessments, page.stem),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _subsets(assessments: Sequence[Assessment]) -> str | None:
+    """Of which data the runs had a part only."""
+    found: dict[str, list[str]] = {}
+    for experiment, results, _ in assessments:
+        for told in {f"{data['name']} ({data['subset']})" for data in results.data if "subset" in data}:
+            found.setdefault(told, []).append(f"`{experiment.id}`")
+    parts = [f"{told}, in {', '.join(ids)}" for told, ids in sorted(found.items())]
+    return f"Runs had a subset only of {'; '.join(parts)}." if parts else None
 
 
 def headline(claims: Sequence[PaperClaim]) -> str:
@@ -176,6 +188,6 @@ def experiments_list(assessments: Sequence[Assessment]) -> str:
     lines = []
     for experiment, _, verdicts in assessments:
         if verdicts:
-            lines.append(bullet(experiment.id))
+            lines.append(bullet(f"{experiment.id}: {experiment.title}"))
         lines += [f"  - *{v.label}*: {v.claim.text} ({v.claim.place})" for v in verdicts]
     return "\n".join(lines)

@@ -146,7 +146,7 @@ def test_reports_are_written_with_their_pictures(tmp_path, done):
     summary = path.read_text()
     assert "| someone | 1 | 0 | 0 | 0 | 0 | 0 | 1 | 0 |" in summary
     assert "| **all** | 1 | 0 | 0 | 0 | 0 | 0 | 1 | 0 |" in summary
-    assert "- someone/table7\n  - *reproduced in size*: A beats B (Table 7)\n" in summary
+    assert "- someone/table7: A made-up table\n  - *reproduced in size*: A beats B (Table 7)\n" in summary
     links(path)
     links(tmp_path / done.id / "report.md", pictures=1)
 

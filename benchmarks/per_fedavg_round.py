@@ -67,7 +67,7 @@ def largest_difference(simulation) -> float:
     radius = algorithm.curvature.radius if isinstance(algorithm.curvature, HessianFree) else None
     assert not isinstance(algorithm.curvature, FirstOrder)
     for t in range(STEPS):
-        episode = algorithm.batches.draw(view, jax.random.fold_in(key, t), 1, True)
+        episode = algorithm.batches.draw(view, jax.random.fold_in(key, t), 1, algorithm.curvature.looks_at)
         inner, curvature = (jax.tree.map(lambda a: a[0], part) for part in (episode.inner, episode.curvature))
         batches = [plain.to_torch(part) for part in (inner, curvature, episode.outer)]
         w = plain.per_fedavg_step(plain.CLASSIFIER, w, *batches, 0.01, 0.001, radius)
@@ -92,7 +92,8 @@ def main() -> None:
         images, labels = torch.from_numpy(x), torch.from_numpy(y.astype(np.int64))
         tensors = [torch.from_numpy(own) for own in rows]
         for curvature in ("hessian-free", "exact"):
-            algorithm = hs.per_fedavg(local_steps=STEPS, batch_size=BATCH, curvature=curvature)
+            chosen = HessianFree(1e-3) if curvature == "hessian-free" else curvature
+            algorithm = hs.per_fedavg(local_steps=STEPS, batch_size=BATCH, curvature=chosen)
             simulation = hs.Simulation(algorithm, problem, federation, cohort=COHORT, backend="sharded", devices=2)
             difference = largest_difference(simulation)
             params = plain.parameters(simulation.state.server.params)

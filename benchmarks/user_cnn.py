@@ -143,11 +143,19 @@ MODELS: dict[tuple[str, str], hs.models.Model] = {
     ("resnet", "equinox"): hs.EquinoxModel(EquinoxResNet),
 }
 
+
+def _curvature(name: str) -> Any:
+    """By name; the radius is the one that PyTorch's side has too."""
+    return hs.HessianFree(RADIUS) if name == "hessian-free" else name
+
+
 ALGORITHMS: dict[str, tuple[Any, str | None]] = {
     "fedavg": (hs.fedavg(outer_lr=BETA, local_steps=STEPS, batch_size=BATCH), None),
     **{
         curvature: (
-            hs.per_fedavg(inner_lr=ALPHA, outer_lr=BETA, local_steps=STEPS, batch_size=BATCH, curvature=curvature),
+            hs.per_fedavg(
+                inner_lr=ALPHA, outer_lr=BETA, local_steps=STEPS, batch_size=BATCH, curvature=_curvature(curvature)
+            ),
             curvature,
         )
         for curvature in ("first-order", "exact", "hessian-free")

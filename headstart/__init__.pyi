@@ -27,7 +27,7 @@ from .algorithms import (
     scgd,
 )
 from .artifact import Predictor, load
-from .core import Diminishing, Exact, FirstOrder, HessianFree, Optimizer, Round, StepDecay
+from .core import Automatic, Diminishing, Exact, FirstOrder, HessianFree, Optimizer, Round, StepDecay
 from .data import Federation
 from .devices import use_cpu_devices
 from .errors import HeadstartError, UsageError
@@ -45,6 +45,7 @@ __all__ = [
     "MOML",
     "NASA",
     "Aruba",
+    "Automatic",
     "BSpiderBoost",
     "Callback",
     "Classification",

@@ -27,6 +27,7 @@ from headstart.core import (
     as_curvature,
     as_optimizer,
     as_step_size,
+    check_curvature_size,
     check_step_size,
     checks,
 )
@@ -57,6 +58,7 @@ class RememberingAlgorithm(Algorithm):
     def __check_init__(self) -> None:
         check_step_size("outer_lr", self.outer_lr)
         checks.in_unit_interval("averaging", self.averaging)
+        check_curvature_size(self.curvature, self.curvature_batch_size)
         _ = self.adaptation, self.batches
 
     @property
@@ -71,7 +73,7 @@ class RememberingAlgorithm(Algorithm):
 
     def draw(self, client: ClientSamples, key: Array) -> Episode:
         """The batches S_1 (inner), S_2 (curvature) and S_3 (outer)."""
-        return self.batches.draw(client, key, 1, self.curvature.needs_batches)
+        return self.batches.draw(client, key, 1, self.curvature.looks_at)
 
     def meta_gradient(self, loss: Loss, adapted: Adapted, u: Params, episode: Episode) -> tuple[Array, Params]:
         """The loss at ``u``, and ``(I - alpha H(w, S_2)) grad L(u, S_3)``: wang (3), (7)."""
@@ -89,5 +91,5 @@ class RememberingAlgorithm(Algorithm):
         return Cost(
             gradients=2 + self.curvature.gradients,
             products=self.curvature.products,
-            batches=dict(self.batches.count(1, self.curvature.needs_batches)),
+            batches=dict(self.batches.count(1, self.curvature.looks_at)),
         )

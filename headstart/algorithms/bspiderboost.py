@@ -129,7 +129,7 @@ class BSpiderBoost(Algorithm):
         key = jax.random.fold_in(key, 0)
 
         def draw(size: Size) -> Episode:
-            return BatchSizes(size).draw(client, key, 1, self.curvature.needs_batches)
+            return BatchSizes(size).draw(client, key, 1, self.curvature.looks_at)
 
         def recomputed() -> tuple[Array, Params]:
             return self._meta_gradient(loss, down.params, draw(self.large_batch_size))
@@ -159,7 +159,7 @@ class BSpiderBoost(Algorithm):
         gradients = 2 + self.curvature.gradients
         batches = dict.fromkeys((self.large_batch_size, self.batch_size), 0.0)
         for size, rounds in ((self.large_batch_size, 1), (self.batch_size, self.period - 1)):
-            batches[size] += rounds * (2 + self.curvature.needs_batches) / self.period
+            batches[size] += rounds * (2 + (self.curvature.looks_at == "own")) / self.period
         visits = (1 + 2 * (self.period - 1)) / self.period
         return Cost(visits * gradients, visits * self.curvature.products, {size: n for size, n in batches.items() if n})
 

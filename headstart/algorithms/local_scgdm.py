@@ -107,7 +107,8 @@ class LocalSCGDM(Algorithm):
     On a given composition these count evaluations of g and gradients of f, and products with the Jacobian of g.
 
     Deviations: ``gamma eta`` and ``alpha eta`` may be 1, where the method becomes a simpler one. A cohort may be a part
-    of the clients. Any curvature may stand for the exact one. Optimisers are as in `MetaFL`; they move x only, a
+    of the clients. Any curvature may stand for the exact one, which
+    looks at xi here, as ``"automatic"`` does elsewhere. Optimisers are as in `MetaFL`; they move x only, a
     client's along m.
     """
 
@@ -244,7 +245,7 @@ class LocalSCGDM(Algorithm):
         return Cost(
             gradients=looks * (2 + self.curvature.gradients),
             products=looks * self.curvature.products,
-            batches={size: looks * batches for size, batches in self.batches.count(1, False).items()},
+            batches={size: looks * batches for size, batches in self.batches.count(1, "inner").items()},
         )
 
     def _memory(self, params: Params) -> Memory:
@@ -252,7 +253,7 @@ class LocalSCGDM(Algorithm):
 
     def _batches(self, task: ClientSamples, key: Array) -> tuple[Batch, Batch]:
         """Xi and zeta; the curvature looks at xi too."""
-        episode = self.batches.draw(task, key, 1, False)
+        episode = self.batches.draw(task, key, 1, "inner")
         return jax.tree.map(lambda leaf: leaf[0], episode.inner), episode.outer
 
     def _gradient(

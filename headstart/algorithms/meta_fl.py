@@ -26,6 +26,7 @@ from headstart.core import (
     as_curvature,
     as_optimizer,
     as_step_size,
+    check_curvature_size,
     check_step_size,
     checks,
     descend,
@@ -113,6 +114,7 @@ class MetaFL(Algorithm):
         check_step_size("outer_lr", self.outer_lr)
         self.local_optimizer.check()
         checks.whole("local_steps", self.local_steps, 1)
+        check_curvature_size(self.curvature, self.curvature_batch_size)
         _ = self.adaptation
         self.batches.check_steps(self.inner_steps)
 
@@ -144,7 +146,7 @@ class MetaFL(Algorithm):
 
     def client_update(self, loss: Loss, down: MetaDown, state: Any, client: ClientSamples, key: Array) -> ClientResult:
         def meta_gradient(w: Params, key: Array) -> tuple[Array, Params]:
-            episode = self.batches.draw(client, key, self.inner_steps, self.curvature.needs_batches)
+            episode = self.batches.draw(client, key, self.inner_steps, self.curvature.looks_at)
             u, trajectory = self.adaptation.run(loss, w, episode.inner)
             value, v = jax.value_and_grad(loss)(u, episode.outer)
             return value, self.adaptation.pullback(loss, self.curvature, trajectory, episode.curvature, v)
@@ -173,7 +175,7 @@ class MetaFL(Algorithm):
     def cost(self) -> Cost:
         tau, nu = self.local_steps, self.inner_steps
         draws = 1 if self.reuse_batch else tau
-        episode = self.batches.count(nu, self.curvature.needs_batches)
+        episode = self.batches.count(nu, self.curvature.looks_at)
         return Cost(
             gradients=tau * (nu + 1 + nu * self.curvature.gradients),
             products=tau * nu * self.curvature.products,

@@ -135,6 +135,11 @@ class MOMLv2(RefreshingAlgorithm):
         check_size("batch_size", self.batch_size)
         check_size("inner_batch_size", self.inner_size)
         check_size("curvature_batch_size", self.curvature_size)
+        if self.curvature.looks_at == "inner":
+            raise UsageError(
+                "MOML v2 has no inner step on the tasks of its gradients: it refreshes memories of other tasks.",
+                "Set curvature = 'exact', or use moml (v1), whose gradients and memories see the same tasks.",
+            )
         if (self.smoothness is None) != (self.hessian_lipschitz is None):
             raise UsageError(
                 "Of smoothness and hessian_lipschitz only one is set.",
@@ -200,7 +205,7 @@ class MOMLv2(RefreshingAlgorithm):
         outer_key, curvature_key = jax.random.split(key)
         u = recall(state, down.average, down.decay)
         value, gradient = jax.value_and_grad(loss)(u, client.sample(outer_key, self.batch_size))
-        if self.curvature.needs_batches:  # line 8, (3)
+        if self.curvature.looks_at == "own":  # line 8, (3)
             batch = client.sample(curvature_key, self.curvature_size)
             gradient = self.curvature.pull(lambda w: jax.grad(loss)(w, batch), down.params, self.inner_lr, gradient)
         return ClientResult(None, gradient, {"loss": value})
@@ -229,7 +234,7 @@ class MOMLv2(RefreshingAlgorithm):
     def cost(self) -> Cost:
         adaptive = self.smoothness is not None
         sizes = [self.inner_size, self.batch_size] + [self.inner_size] * adaptive
-        sizes += [self.curvature_size] * self.curvature.needs_batches
+        sizes += [self.curvature_size] * (self.curvature.looks_at == "own")
         return Cost(2 + adaptive + self.curvature.gradients, self.curvature.products, dict(Counter(sizes)))
 
     def refresh_cost(self) -> Cost:

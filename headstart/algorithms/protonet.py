@@ -89,7 +89,7 @@ class ProtoNet(Algorithm):
         self, objective: Objective, down: Down, state: Any, client: ClientSamples, key: Array
     ) -> ClientResult:
         composition = _prototypes(objective)
-        episode = self.batches.draw(client, jax.random.fold_in(key, 0), 1, False)
+        episode = self.batches.draw(client, jax.random.fold_in(key, 0), 1, "nothing")
         support = jax.tree.map(lambda leaf: leaf[0], episode.inner)
 
         def episode_loss(w: Params) -> Array:
@@ -107,7 +107,7 @@ class ProtoNet(Algorithm):
         return _prototypes(objective).inner(down.params, support.sample(key, size))
 
     def cost(self) -> Cost:
-        return Cost(gradients=1, products=0, batches=dict(self.batches.count(1, False)))
+        return Cost(gradients=1, products=0, batches=dict(self.batches.count(1, "nothing")))
 
 
 def _prototypes(objective: Objective) -> UserComposition:

@@ -38,8 +38,15 @@ def reproduce(
         bool, typer.Option("--report-only", help="Run nothing; write the reports of what is there.")
     ] = False,
     docs: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write one page of all reports into this Markdown file.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write the page over all experiments here, and each one's beside it."),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Run nothing; compute the numbers on those pages again, and fail on a difference."
+        ),
+    ] = False,
     list_all: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -52,7 +59,7 @@ def reproduce(
     The same command goes on where it stopped, after Ctrl-C or a crash.
 
     From Python: `headstart_papers.reproduce("wang/table3", quick=True, data="~/data")`, and
-    `headstart_papers.find_experiments()` for the list.
+    `headstart_papers.find_experiments()` for the list; `headstart_papers.check_pages()` for `--check`.
     """
     papers = _papers()
     from rich.markup import escape
@@ -64,6 +71,16 @@ def reproduce(
 
         console.print(experiments_table(papers.find_experiments()))
         return
+    if check:
+        differences = papers.check_pages(docs, out)
+        for difference in differences:
+            console.print(f"[bold red]Differs:[/] {escape(difference)}", soft_wrap=True)
+        console.print(
+            f"Pages that differ: {len(differences)}. Write them again with --report-only --out DIR --docs FILE."
+            if differences
+            else "Every number on the pages is that of the results."
+        )
+        raise typer.Exit(FAILED if differences else 0)
     from headstart_papers.report import claims_table
 
     try:

@@ -28,7 +28,17 @@ from headstart.core.composition import (
     as_composition,
 )
 from headstart.core.convolution import with_canonical_convolutions
-from headstart.core.curvature import CURVATURES, Curvature, Exact, FirstOrder, HessianFree, as_curvature
+from headstart.core.curvature import (
+    CURVATURES,
+    Automatic,
+    Curvature,
+    Exact,
+    FirstOrder,
+    HessianFree,
+    LooksAt,
+    as_curvature,
+    check_curvature_size,
+)
 from headstart.core.episode import BatchSizes, Episode
 from headstart.core.keys import Keys, Purpose, client_key, episode_key, round_key, run_key
 from headstart.core.local import LocalSteps, descend, step_keys
@@ -56,6 +66,7 @@ __all__ = [
     "Adaptation",
     "Adapted",
     "Algorithm",
+    "Automatic",
     "Batch",
     "BatchSizes",
     "Channel",
@@ -78,6 +89,7 @@ __all__ = [
     "Keys",
     "LazyMemory",
     "LocalSteps",
+    "LooksAt",
     "Loss",
     "MeanComposition",
     "Memory",
@@ -110,6 +122,7 @@ __all__ = [
     "as_curvature",
     "as_optimizer",
     "as_step_size",
+    "check_curvature_size",
     "check_size",
     "check_step_size",
     "client_key",

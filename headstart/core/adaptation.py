@@ -46,7 +46,7 @@ class Adaptation(eqx.Module):
 
     def pullback(self, loss: Loss, curvature: Curvature, trajectory: Params, batches: Batch, v: Params) -> Params:
         """``prod_j (I - alpha H(w_j, D'_j)) v``, the factor of the last step applied first: jamali (11)."""
-        if self.steps == 0 or not curvature.needs_batches:
+        if self.steps == 0 or curvature.looks_at == "nothing":
             return v
 
         def step(v: Params, at: tuple[Params, Batch]) -> tuple[Params, None]:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from headstart.core.batch import FULL, Batch, ClientSamples, Size, Weighted, check_size
+from headstart.core.curvature import LooksAt
 from headstart.errors import UsageError
 
 __all__ = ["BatchSizes", "Episode"]
@@ -22,7 +23,8 @@ class Episode(NamedTuple):
     inner: Batch
     """Leading axis nu: jamali's D_0 .. D_(nu-1), fallah's D."""
     curvature: Batch
-    """Leading axis nu: jamali's D'_0 .. D'_(nu-1), fallah's D''. ``None`` for first order."""
+    """Leading axis nu: jamali's D'_0 .. D'_(nu-1), fallah's D''. ``inner`` again where the curvature looks there, and
+    ``None`` for first order."""
     outer: Batch
     """Jamali's D_nu, fallah's D'."""
 
@@ -66,12 +68,12 @@ class BatchSizes(eqx.Module):
                     f"Give one size, or {steps} of them.",
                 )
 
-    def draw(self, client: ClientSamples, key: Array, steps: int, needs_curvature: bool) -> Episode:
-        """One episode, its batches drawn with keys of their own."""
+    def draw(self, client: ClientSamples, key: Array, steps: int, looks_at: LooksAt) -> Episode:
+        """One episode, its batches drawn with keys of their own; ``looks_at`` says which of them the curvature sees."""
         outer_key, inner_key, curvature_key = jax.random.split(key, 3)
         data, judge = client.episode(key)
         one_draw = data is judge and self.inner == self.curvature == self.outer
-        if one_draw and not self.shared and steps and needs_curvature:
+        if one_draw and not self.shared and steps and looks_at == "own":
             # Equal batches in one draw: on a CPU every use of a key is a loop of its own, at microseconds each.
             keys = jax.vmap(lambda k: jax.random.split(k, steps))(jnp.stack([inner_key, curvature_key]))
             keys = jnp.concatenate([keys.reshape(2 * steps), outer_key[None]])
@@ -84,18 +86,17 @@ class BatchSizes(eqx.Module):
         outer = judge.sample(outer_key, self.outer)
         if self.shared:
             every = jax.tree.map(lambda a: jnp.broadcast_to(a, (steps, *a.shape)), outer)
-            return Episode(every, every if needs_curvature else None, outer)
-        return Episode(
-            inner=_stacked(data, inner_key, self.inner, steps),
-            curvature=_stacked(data, curvature_key, self.curvature, steps) if needs_curvature else None,
-            outer=outer,
-        )
+            return Episode(every, None if looks_at == "nothing" else every, outer)
+        inner = _stacked(data, inner_key, self.inner, steps)
+        if looks_at == "own":
+            return Episode(inner, _stacked(data, curvature_key, self.curvature, steps), outer)
+        return Episode(inner, inner if looks_at == "inner" else None, outer)
 
-    def count(self, steps: int, needs_curvature: bool) -> Counter[Size]:
+    def count(self, steps: int, looks_at: LooksAt) -> Counter[Size]:
         """How many batches of each size one episode draws."""
         sizes: list[Size] = [self.outer]
         if not self.shared:
-            for family in (self.inner, self.curvature) if needs_curvature else (self.inner,):
+            for family in (self.inner, self.curvature) if looks_at == "own" else (self.inner,):
                 sizes += list(family) if isinstance(family, tuple) else [family] * steps
         return Counter(sizes)
 

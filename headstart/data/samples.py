@@ -78,6 +78,8 @@ class Samples:
     columns: Mapping[str, np.ndarray | pa.DictionaryArray] = field(default_factory=dict)
     """What else is known of each row, by name: who it is from, when, in which recording."""
     transform: Callable[[Batch], Batch] | None = None
+    subset: str = ""
+    """In what the samples are fewer than the published ones; empty where they are all."""
     source: str = ""
     """Where the samples come from, and under which licence."""
     features: tuple[str, ...] | None = None

@@ -36,6 +36,8 @@ def samples_table(samples: Samples) -> Group:
     facts.add_row("to predict", _target(samples))
     for name, values in samples.columns.items():
         facts.add_row(f"column {name}", _column(values))
+    if samples.subset:
+        facts.add_row("subset", samples.subset)
     if samples.source:
         facts.add_row("source", samples.source)
     title = Text(samples.name, style="bold")

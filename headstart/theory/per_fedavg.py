@@ -12,17 +12,19 @@ from typing import NamedTuple
 from headstart.core.checks import at_least, positive, whole
 from headstart.errors import UsageError
 from headstart.theory import stationarity
-from headstart.theory.conditions import check_inner_lr
+from headstart.theory.conditions import at_most, check_inner_lr
 from headstart.theory.constants import Constants
 from headstart.theory.stationarity import PROVED, EstimatorError, GradientBound, Schedule
 
 __all__ = [
     "Dissimilarity",
+    "automatic_error",
     "average_gradient_bound",
     "dissimilarity_from_total_variation",
     "dissimilarity_from_wasserstein",
     "estimator_error",
     "first_order_error",
+    "first_version_average_gradient_bound",
     "hessian_free_error",
     "meta_dissimilarity",
     "meta_smoothness",
@@ -248,6 +250,45 @@ def printed_average_gradient_bound(
     proof, (108) and (111). (The first version of the paper has ``60 (sigma_F^2 + gamma_F^2)`` for all but the start.)
     """
     return _bound(constants, inner_lr, error, schedule, clients, cohort, initial_gap, constant, sampling_steps=1)
+
+
+def first_version_average_gradient_bound(
+    constants: Constants, inner_lr: float, error: EstimatorError, schedule: Schedule, initial_gap: float
+) -> float:
+    """Theorem 4.5 of the paper's first version: ``4 (F(w_0) - F*) / (beta tau K) + 60 (sigma_F^2 + gamma_F^2)``.
+
+    For any cohort, with ``beta <= 1/(10 tau L_F)``. Its floor does not fall with ``beta``. That much is right: with
+    such a ``beta`` the proved terms of ``average_gradient_bound`` are below ``60 (sigma_F^2 + gamma_F^2)``.
+    """
+    at_least("initial_gap", initial_gap, 0)
+    largest = 1 / (10 * schedule.local_steps * meta_smoothness(constants, inner_lr))
+    at_most("outer_lr", schedule.outer_lr, largest, "1/(10 tau L_F)", "Theorem 4.5 of the first version")
+    start = 4 * initial_gap / (schedule.outer_lr * schedule.local_steps * schedule.rounds)
+    return start + 60 * (error.mean_squared_error + meta_dissimilarity(constants, inner_lr) ** 2)
+
+
+def automatic_error(constants: Constants, inner_lr: float, inner_batch: int, outer_batch: int) -> EstimatorError:
+    """How wrong the meta-gradient is whose Hessian is of the inner step's batch (``curvature="automatic"``).
+
+    ``(I - alpha H(w, D)) grad f(w - alpha grad f(w, D), D')``. Its bias is that of independent batches and a
+    covariance, ``||E[(I - alpha H)(grad f(u_D) - grad f(u))] - alpha E[(H_D - H)(grad f(u_D) - grad f(u))]||``, at most
+    ``(1 + alpha L) alpha L sigma_G / sqrt(D) + alpha^2 L sigma_G sigma_H / D``. Its mean squared error is at most
+    ``2 (1 + alpha L)^2 (alpha^2 L^2 sigma_G^2 / D + sigma_G^2 / D') + 2 alpha^2 sigma_H^2 (B^2 + sigma_G^2 / D') / D``.
+    No paper has this estimator.
+    """
+    check_inner_lr(constants, inner_lr, "The error of automatic curvature")
+    whole("inner_batch", inner_batch, 1)
+    whole("outer_batch", outer_batch, 1)
+    step = inner_lr * constants.smoothness
+    noise, hessian = constants.gradient_noise, constants.hessian_noise
+    off = step * noise / math.sqrt(inner_batch)
+    bias = (1 + step) * off + inner_lr * hessian / math.sqrt(inner_batch) * off
+    # estimate - grad F = (I - alpha H)(v - grad f(u)) - alpha (H_D - H) v with v the outer gradient, E ||v||^2 bounded.
+    outer = noise**2 / outer_batch
+    gradient = (1 + step) ** 2 * (off**2 + outer)
+    squared_gradient = constants.gradient_bound**2 + outer
+    curved = inner_lr**2 * hessian**2 / inner_batch * squared_gradient
+    return EstimatorError(bias=bias, mean_squared_error=2 * gradient + 2 * curved)
 
 
 def schedule_for(

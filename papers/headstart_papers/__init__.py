@@ -6,7 +6,7 @@
 from headstart_papers.pool import Failure, Watcher, run_all
 from headstart_papers.reading import find_experiments, papers_folder
 from headstart_papers.record import PaperExperiment, Unit
-from headstart_papers.reproducing import Reproduction, reproduce
+from headstart_papers.reproducing import Reproduction, check_pages, reproduce
 from headstart_papers.store import Store
 from headstart_papers.unit import run_unit
 
@@ -17,6 +17,7 @@ __all__ = [
     "Store",
     "Unit",
     "Watcher",
+    "check_pages",
     "find_experiments",
     "papers_folder",
     "reproduce",

@@ -13,7 +13,7 @@ from headstart_papers.record import Figure, PaperExperiment
 from headstart_papers.results import Cell, Results
 from headstart_papers.statistics import estimate
 
-__all__ = ["Drawn", "draw"]
+__all__ = ["Drawn", "draw", "planned"]
 
 COLUMNS = 3
 """Panels side by side, at most."""
@@ -56,6 +56,19 @@ def draw(experiment: PaperExperiment, results: Results, folder: Path) -> list[Dr
         plt.close(picture)
         drawn.append(Drawn(figure, path))
     return drawn
+
+
+def planned(experiment: PaperExperiment, results: Results, folder: Path) -> list[Drawn]:
+    """What `draw` would draw, and where."""
+    return [
+        Drawn(figure, folder / f"figure{number}.png")
+        for number, figure in enumerate(experiment.figures, 1)
+        if any(
+            figure.kind != "fits" or "fits" in cell.extras
+            for row in _rows(experiment, figure)
+            for _, _, cell in _cells(experiment, results, figure, row)
+        )
+    ]
 
 
 def _title(figure: Figure, results: Results) -> str:

@@ -11,7 +11,18 @@ from headstart_papers.results import Cell, Results
 from headstart_papers.statistics import estimate
 from headstart_papers.verdicts import SHOWN, Verdict
 
-__all__ = ["bullet", "details", "made_by", "missing", "scores_table", "table", "tuning", "verdict_lines"]
+__all__ = [
+    "bullet",
+    "details",
+    "deviations_table",
+    "made_by",
+    "missing",
+    "scores_table",
+    "seeds_told",
+    "table",
+    "tuning",
+    "verdict_lines",
+]
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: int = 0) -> str:
@@ -60,10 +71,11 @@ def _ours(cell: Cell | None, score: Score) -> str:
         return "·"
     values = cell.final(score.id)
     lost = int(np.sum(~np.isfinite(values)))
-    if lost:
-        return "diverged" if lost == len(values) else f"diverged with {lost} of {len(values)} seeds"
-    found = estimate(values)
-    return with_interval(found.mean, found.half_width, score)
+    if lost == len(values):
+        return "diverged"
+    found = estimate(values[np.isfinite(values)])
+    shown = with_interval(found.mean, found.half_width, score)
+    return f"{shown} ({lost} of {len(values)} diverged)" if lost else shown
 
 
 def _theirs(row: Row, method: str, score: Score) -> str:
@@ -131,10 +143,34 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     """A line of a list with the verdict and what it rests on, and all comparisons where they are many."""
     claim = verdict.claim
     whole = ", over the whole run" if claim.curve else ""
-    yield bullet(f"*{verdict.outcome}*: {claim.text} ({claim.place}{whole}): {verdict.statistic}.")
+    yield bullet(f"*{verdict.label}*: {claim.text} ({claim.place}{whole}): {verdict.statistic}.{_why(verdict)}")
     if len(verdict.compared) > SHOWN:
         lines = "\n".join(bullet(f"*{single.outcome}*: {single.words}") for single in verdict.singles)
         yield _indented(details(f"All {len(verdict.singles)} comparisons", lines))
+
+
+def _why(verdict: Verdict) -> str:
+    """How many seeds would decide an undecided claim, and the cause that is known."""
+    said = []
+    if verdict.outcome == "undecided" and verdict.compared:
+        said.append(f"To decide it would take {seeds_told(verdict)}.")
+    if verdict.claim.cause and verdict.outcome != "reproduced":
+        said.append(verdict.claim.cause)
+    return " " + " ".join(said) if said else ""
+
+
+def seeds_told(verdict: Verdict) -> str:
+    """``30 seeds``, if means and spreads stay as they are."""
+    count = verdict.seeds_to_decide
+    return "more than 10,000 seeds" if count is None else f"{count:,} seeds"
+
+
+def deviations_table(experiment: PaperExperiment) -> str | None:
+    """Where the runs are not the paper's, and what that does."""
+    if not experiment.deviations:
+        return None
+    rows = [[d.what, d.paper, d.ours, d.why, d.effect] for d in experiment.deviations]
+    return table(["", "paper", "ours", "why", "effect"], rows)
 
 
 def missing(results: Results) -> str | None:

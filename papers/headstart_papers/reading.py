@@ -12,15 +12,20 @@ from headstart_papers.record import (
     SECTIONS,
     Claim,
     Comparison,
+    Deviation,
     Figure,
     Method,
     Operand,
     PaperExperiment,
     Row,
     Score,
+    merged,
 )
 
 __all__ = ["find_experiments", "papers_folder", "read_record"]
+
+OWN = ("title", "mode", "notes", "explanation", "deviations", "deviations_like")
+"""What a record that is like another one says itself."""
 
 
 def papers_folder() -> Path:
@@ -48,25 +53,44 @@ def find_experiments(wanted: tuple[str, ...] = (), folder: Path | None = None) -
 
 
 def read_record(path: Path, id_: str) -> PaperExperiment:
-    """Read and check one file."""
+    """Read and check one file.
+
+    With ``like = "paper/other"``, what it says is instead of what the other says, and its deviations are beside the
+    other's, as they are with ``deviations_like``.
+    """
+    tables = _tables(path)
+    inherited: list[dict[str, Any]] = []
+    for key in ("like", "deviations_like"):
+        if key in tables:
+            other = tables.pop(key)
+            base = path.parents[len(Path(id_).parts) - 1] / f"{other}.toml"
+            if not base.is_file():
+                raise UsageError(f"{path}: {key} = {other!r}, and there is no {base}.", "Name another record.")
+            theirs = _tables(base)
+            inherited += theirs.get("deviations", [])
+            if key == "like":
+                tables = merged({name: value for name, value in theirs.items() if name not in OWN}, tables)
     try:
-        tables = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.", "Mend the file there.") from error
-    try:
-        return _Reader(path, id_, tables).record()
+        return _Reader(path, id_, tables, inherited).record()
     except KeyError as error:
         raise UsageError(f"{path}: {error.args[0]} is missing.", "Add it.") from error
+
+
+def _tables(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}.", "Mend the file there.") from error
 
 
 class _Reader:
     """Turns a file's tables into a record, with errors that name the file and the key."""
 
-    def __init__(self, path: Path, id_: str, tables: dict[str, Any]):
-        self.path, self.id, self.tables = path, id_, tables
+    def __init__(self, path: Path, id_: str, tables: dict[str, Any], inherited: list[dict[str, Any]]):
+        self.path, self.id, self.tables, self.inherited = path, id_, tables, inherited
         known = {
             "title", "place", "seeds", "together", "mode", "rows", "scores", "claims", "figures", "tune", "extras",
-            "measure", "notes", "explanation", "quick", "tiny", *SECTIONS,
+            "measure", "notes", "explanation", "deviations", "quick", "tiny", *SECTIONS,
         }  # fmt: skip
         for key in tables:
             if key not in known:
@@ -95,6 +119,10 @@ class _Reader:
             scores=scores,
             claims=tuple(self.claim(table, rows, methods, scores) for table in tables.get("claims", ())),
             figures=tuple(self.figure(table, rows, methods, scores) for table in tables.get("figures", ())),
+            deviations=tuple(
+                self.part(Deviation, table, f"deviation {table.get('what')!r}")
+                for table in (*self.inherited, *tables.get("deviations", ()))
+            ),
             tune=tables.get("tune"),
             extras=tuple(tables.get("extras", ())),
             measure=tables.get("measure"),
@@ -135,9 +163,11 @@ class _Reader:
         comparisons = tuple(comparison for order in orders for comparison in self.order(order, where))
         for comparison in comparisons:
             for operand in (comparison.left, comparison.right):
-                self.known(where, operand.method, methods)
+                for method in operand.methods:
+                    self.known(where, method, methods)
                 self.known(where, operand.row, rows)
-        if all(c.left.row and c.right.row for c in comparisons):
+            self.known(where, comparison.score, scores)
+        if all(operand.row for c in comparisons for operand in (c.left, c.right)):
             # Every operand names its row, so there is one thing to judge.
             settings["rows"] = (comparisons[0].left.row,)
         claim: Claim = self.part(Claim, {"rows": tuple(rows), **settings, "comparisons": comparisons}, where)
@@ -147,14 +177,15 @@ class _Reader:
         return claim
 
     def order(self, text: str, where: str) -> Iterator[Comparison]:
-        """``a > b >= c`` or ``a < b``, as comparisons of neighbours with the larger first."""
+        """``a > b >= c`` or ``loss: a < b``, as comparisons of neighbours with the larger first."""
+        score, _, text = text.rpartition(":")
         parts = re.split(r"\s*(>=|<=|>|<)\s*", text.strip())
         if len(parts) < 3 or len(parts) % 2 == 0:
             raise self.wrong(f"{where}: the order {text!r} cannot be read", "Write it as 'a > b' or 'row/a < row/b'.")
-        operands = [Operand(*reversed(part.split("/", 1))) for part in parts[::2]]
+        operands = [_operand(part) for part in parts[::2]]
         for left, sign, right in zip(operands, parts[1::2], operands[1:], strict=False):
             larger, smaller = (left, right) if sign.startswith(">") else (right, left)
-            yield Comparison(larger, smaller, strict=len(sign) == 1)
+            yield Comparison(larger, smaller, strict=len(sign) == 1, score=score.strip() or None)
 
     def figure(
         self,
@@ -182,3 +213,13 @@ class _Reader:
     def known(self, where: str, name: str | None, among: Any) -> None:
         if name is not None and name not in among:
             raise self.wrong(f"{where} names {name!r}, which is not there", did_you_mean(name, among))
+
+
+def _operand(text: str) -> Operand:
+    """``row/method``, ``row/method - other`` or a number."""
+    try:
+        return Operand("", number=float(text))
+    except ValueError:
+        row, _, methods = text.rpartition("/")
+        method, _, less = methods.partition(" - ")
+        return Operand(method.strip(), row or None, less.strip() or None)

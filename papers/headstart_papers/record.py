@@ -13,6 +13,7 @@ __all__ = [
     "SECTIONS",
     "Claim",
     "Comparison",
+    "Deviation",
     "Figure",
     "Method",
     "Operand",
@@ -21,6 +22,7 @@ __all__ = [
     "Row",
     "Score",
     "Unit",
+    "merged",
 ]
 
 Profile = Literal["full", "quick", "tiny"]
@@ -85,13 +87,27 @@ class Row:
 
 @dataclass(frozen=True)
 class Operand:
-    """A method in a row; ``None`` for the row that the claim is being judged in."""
+    """A method in a row, its difference to another method there, or a number.
+
+    ``None`` stands for the row that the claim is being judged in.
+    """
 
     method: str
     row: str | None = None
+    less: str | None = None
+    """The method whose score is taken off."""
+    number: float | None = None
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """All that it names."""
+        return () if self.number is not None else (self.method, *([self.less] if self.less else []))
 
     def __str__(self) -> str:
-        return self.method if self.row is None else f"{self.row}/{self.method}"
+        if self.number is not None:
+            return f"{self.number:g}"
+        name = f"({self.method} - {self.less})" if self.less else self.method
+        return name if self.row is None else f"{self.row}/{name}"
 
 
 @dataclass(frozen=True)
@@ -101,6 +117,8 @@ class Comparison:
     left: Operand
     right: Operand
     strict: bool = True
+    score: str | None = None
+    """If not the claim's."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +136,32 @@ class Claim:
     """How much lower than ``right`` the left side of a ``>=`` may be, in the units shown."""
     main: bool = False
     """Whether it is one of the paper's main results, which summaries show first."""
+    within: Literal["seconds"] | None = None
+    """Whether both sides are compared when the first of them has finished, at equal time, not at their ends."""
+    substantial: bool = False
+    """Whether the paper claims a size: half of the difference that it reports is then what ours has to exceed."""
+    of: str = ""
+    """The text under which the paper's claim is listed, if this is another reading of it."""
+    mode: str = ""
+    """If not the record's."""
+    cause: str = ""
+    """In one line, why it does not come out, naming the run that shows it."""
+
+    @property
+    def listed(self) -> str:
+        """The text under which the paper's claim is listed."""
+        return self.of or self.text
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """Something in which our runs are not the paper's, or in which the paper leaves a choice."""
+
+    what: str
+    paper: str
+    ours: str
+    why: str
+    effect: str = "not tried"
 
 
 @dataclass(frozen=True)
@@ -135,6 +179,8 @@ class Figure:
     methods: tuple[str, ...] = ()
     log: bool = False
     log_x: bool = False
+    front: bool = False
+    """Whether the page over all experiments shows it, as its paper's figure."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +225,7 @@ class PaperExperiment:
     scores: dict[str, Score]
     claims: tuple[Claim, ...]
     figures: tuple[Figure, ...]
+    deviations: tuple[Deviation, ...]
     tune: str | None
     """The score by which the best point of a grid is chosen."""
     extras: tuple[str, ...]
@@ -217,8 +264,8 @@ class PaperExperiment:
                         yield self._unit(profile, row, method, (seed,))
 
     def _unit(self, profile: Profile, row: str, method: str, seeds: tuple[int, ...]) -> Unit:
-        tables = _merged(self.tables, self.rows[row].settings)
-        tables = _merged(tables, self.profiles.get(profile, {}).get("set", {}))
+        tables = merged(self.tables, self.rows[row].settings)
+        tables = merged(tables, self.profiles.get(profile, {}).get("set", {}))
         own = tables["methods"][method]
         grid = {**tables["common"].get("grid", {}), **own.get("grid", {})}
         settings = {
@@ -249,14 +296,14 @@ class PaperExperiment:
         return Unit(self.id, row, method, seeds, settings)
 
 
-def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The tables with changes applied; another ``name`` drops the settings that were meant for the old one."""
     result = copy.deepcopy(dict(base))
     for key, value in changes.items():
         old = result.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
             renamed = "name" in value and value["name"] != old.get("name")
-            result[key] = copy.deepcopy(dict(value)) if renamed else _merged(old, value)
+            result[key] = copy.deepcopy(dict(value)) if renamed else merged(old, value)
         else:
             result[key] = copy.deepcopy(value)
     return result

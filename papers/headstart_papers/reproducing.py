@@ -10,13 +10,14 @@ from filelock import FileLock, Timeout
 
 from headstart.core import checks
 from headstart.errors import UsageError
+from headstart_papers.assessment import Assessment, assess
 from headstart_papers.pool import Failure, Silent, Watcher, run_all
-from headstart_papers.reading import find_experiments
+from headstart_papers.reading import find_experiments, papers_folder
 from headstart_papers.record import PaperExperiment, Profile
-from headstart_papers.report import Assessment, assess, docs_page, write_reports
+from headstart_papers.report import check_docs, write_docs, write_reports
 from headstart_papers.store import Store
 
-__all__ = ["Reproduction", "reproduce"]
+__all__ = ["Reproduction", "check_pages", "reproduce"]
 
 
 class Reproduction(NamedTuple):
@@ -46,8 +47,8 @@ def reproduce(
     ``ids`` are experiments (``wang/table3``) or papers (``wang``); all unless given. ``quick`` runs smaller ones, said
     to be so. ``seeds`` is instead of each experiment's own number, ``data`` the folder with the data sets, ``jobs`` the
     number of processes (one per core). Results are kept in ``out`` (``reproduction/full`` or ``reproduction/quick``),
-    and what is there already is not run again. ``docs`` names a Markdown file for one page of all reports; with
-    ``report_only`` nothing is run. ``watcher`` is told how the work goes on.
+    and what is there already is not run again. ``docs`` names a Markdown file for the page over all experiments, beside
+    which each gets a page of its own; with ``report_only`` nothing is run. ``watcher`` is told how the work goes on.
     """
     profile: Profile = "quick" if quick else "full"
     if seeds is not None:
@@ -62,9 +63,23 @@ def reproduce(
             failures = _run(experiments, folder, profile, seeds, data, jobs, watcher or Silent())
     report = write_reports(experiments, folder, profile, seeds)
     if docs is not None:
-        docs_page(experiments, folder, profile, Path(docs), seeds)
+        write_docs(experiments, folder, profile, Path(docs))
     assessments = tuple(assess(experiment, folder, profile, seeds) for experiment in experiments)
     return Reproduction(assessments, tuple(failures), report)
+
+
+def check_pages(docs: str | Path | None = None, out: str | Path | None = None) -> list[str]:
+    """Compute every number on the pages again from the results, and return how the pages differ.
+
+    ``docs`` is the page over all experiments (``docs/reproduction.md`` of the repository), ``out`` the folder with the
+    results (``papers/results`` there).
+    """
+    folder = papers_folder() / "results" if out is None else Path(out)
+    page = papers_folder().parent / "docs" / "reproduction.md" if docs is None else Path(docs)
+    for path, option in ((folder, "--out"), (page, "--docs")):
+        if not path.exists():
+            raise UsageError(f"There is no {path} to check.", f"Run it in the repository, or name it with {option}.")
+    return check_docs(find_experiments(), folder, page)
 
 
 def _run(

@@ -13,7 +13,10 @@ import numpy as np
 from headstart.errors import UsageError
 from headstart_papers.record import PaperExperiment, Profile, Score, Unit
 
-__all__ = ["Cell", "Results", "load"]
+__all__ = ["DIVERGED", "Cell", "Results", "load"]
+
+DIVERGED = 10.0
+"""A score that is to be low has diverged above so many times what it was before training."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Cell:
         if len(self.points) == 1:
             return 0
         sign = 1 if self.tuned_by.higher_is_better else -1
-        values = self._joined("final", self.tuned_by.id)
+        values = self._sound("final", self.tuned_by.id)
 
         def merit(point: int) -> tuple[int, float]:
             finite = values[point][np.isfinite(values[point])]
@@ -60,7 +63,7 @@ class Cell:
     @property
     def points_table(self) -> list[tuple[dict[str, Any], float]]:
         """Every point of the grid with the mean over seeds of what it is chosen by; NaN if a seed diverged."""
-        values = self.tuned_by.scale * self._joined("final", self.tuned_by.id)
+        values = self.tuned_by.scale * self._sound("final", self.tuned_by.id)
         return list(zip(self.points, values.mean(axis=1).tolist(), strict=True))
 
     def final(self, score: str) -> np.ndarray:
@@ -68,11 +71,19 @@ class Cell:
         asked = self.scores[score]
         if asked.extra:
             return asked.scale * np.concatenate([np.array(file["extras"][asked.metric], float) for file in self.files])
-        return np.asarray(asked.scale * self._joined("final", score)[self.chosen])
+        return np.asarray(asked.scale * self._sound("final", score)[self.chosen])
 
     def curve(self, score: str) -> np.ndarray:
-        """One row per seed, one column per evaluation."""
-        return np.asarray(self.scores[score].scale * self._joined("curves", score)[self.chosen])
+        """One row per seed, one column per evaluation; NaN where a run had diverged."""
+        return np.asarray(self.scores[score].scale * self._sound("curves", score)[self.chosen])
+
+    def seconds(self) -> np.ndarray:
+        """One row per seed: how long a run had trained at every evaluation, its share where it ran with others."""
+        rows = []
+        for file in self.files:
+            share = np.array(file["seconds"], float) / (len(file["points"]) * len(file["seeds"]))
+            rows += [share] * len(file["seeds"])
+        return np.array(rows)
 
     def x(self, kind: Literal["round", "samples", "seconds"]) -> np.ndarray:
         """When it was evaluated: in rounds, in samples drawn so far, or in seconds a run had trained on average."""
@@ -98,6 +109,17 @@ class Cell:
     def took(self) -> float:
         """Seconds in all, of compiling and evaluating too."""
         return float(sum(file["took"] for file in self.files))
+
+    def _sound(self, kind: str, score: str) -> np.ndarray:
+        """As `_joined`, but NaN where a score that is to be low is far above what it was before training."""
+        values = self._joined(kind, score)
+        if self.scores[score].higher_is_better:
+            return values
+        start = np.nan_to_num(self._joined("curves", score)[..., 0])
+        usual = np.median(start, axis=1).reshape(-1, *[1] * (values.ndim - 1))
+        bound = np.where(usual > 0, DIVERGED * usual, np.inf)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.where(values > bound, np.nan, values))
 
     def _joined(self, kind: str, score: str) -> np.ndarray:
         """Points by seeds (by evaluations)."""
@@ -144,6 +166,11 @@ class Results:
     def took(self) -> float:
         """Seconds of computing, summed over units."""
         return sum(cell.took for cell in self.cells.values())
+
+    @property
+    def data(self) -> list[Mapping[str, Any]]:
+        """What units' files say of their data: its name and digest, and in what it is a subset."""
+        return [file["data"] for file in self.files if "data" in file]
 
     @property
     def commits(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Means and differences over seeds, with 95% confidence intervals."""
+"""Means and differences over seeds with 95% confidence intervals, and what decides where there are many."""
 
 import math
 from collections.abc import Sequence
@@ -7,9 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-__all__ = ["Estimate", "difference", "estimate", "paired_difference"]
+__all__ = [
+    "CONTRARY",
+    "Estimate",
+    "difference",
+    "diverges_more",
+    "estimate",
+    "holm",
+    "paired_difference",
+]
 
 CONFIDENCE = 0.95
+
+CONTRARY = (1 - CONFIDENCE) / 2
+"""The level at which one side of an interval is left behind."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +34,10 @@ class Estimate:
     """How many values; the fewer of the two where two samples are compared."""
     p: float | None = None
     """Of the two-sided t-test that the mean is zero."""
+    error: float | None = None
+    """The standard error of the mean."""
+    freedom: float | None = None
+    """Student's degrees of freedom."""
 
     @property
     def low(self) -> float:
@@ -33,6 +48,37 @@ class Estimate:
     def high(self) -> float:
         """The interval's upper end."""
         return self.mean + (self.half_width or 0.0)
+
+    def p_below(self, bound: float) -> float:
+        """Of the one-sided t-test that the true mean is ``bound`` or more: small where it lies below."""
+        if self.error is None or self.freedom is None:
+            return 1.0
+        if not self.error:
+            return 0.0 if self.mean < bound else 1.0
+        return float(stats.t.cdf((self.mean - bound) / self.error, self.freedom))
+
+    def count_to_decide(self, bound: float, most: int = 10_000) -> int | None:
+        """How many values it takes until the interval leaves ``bound``, if mean and spread stay.
+
+        ``None`` where it is more than ``most``.
+
+        >>> estimate([0.0, 2.0, 4.0]).count_to_decide(0.0)
+        7
+        """
+        if self.error is None or self.mean == bound:
+            return None
+        deviation, gap = self.error * math.sqrt(self.count), abs(self.mean - bound)
+        low, high = 2, most
+        if not _clears(high, deviation, gap):
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if _clears(middle, deviation, gap) else (middle + 1, high)
+        return low
+
+
+def _clears(count: int, deviation: float, gap: float) -> bool:
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1)) * deviation / math.sqrt(count) < gap
 
 
 def estimate(values: Sequence[float] | np.ndarray) -> Estimate:
@@ -72,5 +118,27 @@ def difference(left: Sequence[float] | np.ndarray, right: Sequence[float] | np.n
 def _student(mean: float, error: float, freedom: float, count: int) -> Estimate:
     half_width = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom))
     if not error:  # all values are the same
-        return Estimate(mean, half_width, count, 0.0 if mean else 1.0)
-    return Estimate(mean, half_width, count, 2 * float(stats.t.sf(abs(mean) / error, freedom)))
+        return Estimate(mean, half_width, count, 0.0 if mean else 1.0, error, freedom)
+    return Estimate(mean, half_width, count, 2 * float(stats.t.sf(abs(mean) / error, freedom)), error, freedom)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values of several tests, adjusted so that the smallest of them may be looked at (Holm 1979).
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, reached = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        reached = max(reached, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = reached
+    return adjusted
+
+
+def diverges_more(first: int, second: int, of: int) -> float:
+    """The one-sided p of Fisher's exact test that ``first`` of so many runs is no more than chance beside ``second``.
+
+    >>> round(diverges_more(4, 0, 5), 3), round(diverges_more(1, 0, 5), 3)
+    (0.024, 0.5)
+    """
+    return float(stats.fisher_exact([[first, of - first], [second, of - second]], alternative="greater").pvalue)

@@ -14,13 +14,14 @@ import numpy as np
 
 from headstart.config import Plan, plan
 from headstart.core import Algorithm, StepDecay, cohort_size
-from headstart.data import DATASETS, Federation, waves
+from headstart.data import DATASETS, Federation, sources, waves
 from headstart.errors import UsageError
 from headstart.experiment import Experiment
 from headstart.experiment.settings import named
 from headstart.models import MODELS
 from headstart.problems import Classification, Problem, Prototypes, Waves, problem_for
 from headstart.simulate import Callback, Evaluation
+from headstart.simulate.identity import data_digest
 from headstart_papers.extras import EXTRAS, MEASURES
 from headstart_papers.record import Unit
 from headstart_papers.released import METHODS
@@ -137,6 +138,7 @@ def run_unit(
         "seeds": list(unit.seeds),
         "points": job.points,
         "rounds": job.experiment.settings.train.rounds,
+        "data": _data_told(unit, job.experiment.federation),
         "evaluated": [int(round_) for round_ in done.evaluated.rounds],
         "samples": _rounded(done.samples),
         "seconds": _rounded(done.seconds),
@@ -160,6 +162,20 @@ def _federation(unit: Unit) -> Federation:
     if not unit.settings["together"]:
         table = {**table, "seed": unit.seeds[0]}
     return _made(json.dumps(table, sort_keys=True), f"{unit.experiment}: data")
+
+
+def _data_told(unit: Unit, federation: Federation) -> dict[str, str]:
+    """The data's name and digest, and in what it is less than the published data."""
+    name = unit.settings["data"]["name"]
+    told = {"name": name, "digest": data_digest(federation)}
+    subset = _subset(name)
+    return told | {"subset": subset} if subset else told
+
+
+@lru_cache(maxsize=4)
+def _subset(name: str) -> str:
+    source = sources.SOURCES.get(name.replace("-", "_"))
+    return source.load().subset if source else ""
 
 
 def _problem(unit: Unit, federation: Federation) -> Problem:

@@ -1,7 +1,7 @@
 """Whether what a paper claims is what we found."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -9,14 +9,17 @@ import numpy as np
 from headstart_papers.numbers import p_value, signed
 from headstart_papers.record import Claim, Comparison, Operand, PaperExperiment, Score
 from headstart_papers.results import Cell, Results
-from headstart_papers.statistics import Estimate, difference, paired_difference
+from headstart_papers.statistics import CONTRARY, Estimate, difference, diverges_more, holm, paired_difference
 
-__all__ = ["Outcome", "Single", "Verdict", "judge"]
+__all__ = ["SHOWN", "Outcome", "Single", "Verdict", "judge"]
 
 Outcome = Literal["reproduced", "not reproduced", "undecided"]
 
 SHOWN = 4
 """A verdict that rests on more comparisons shows the weakest of them only."""
+
+IN_SIZE = 0.5
+"""The share of the paper's difference from which ours counts as one of its size."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,39 @@ class Single:
     """Of the larger less the smaller, as the paper orders them, in the units shown."""
     absent: tuple[tuple[str, str], ...] = ()
     """Reasons why there is nothing to compare, each with what it is the reason of."""
+    effect: float | None = None
+    """The difference that the paper reports."""
+    strict: bool = True
+    bound: float = 0.0
+    """What the difference has to exceed."""
+    contrary: float = 1.0
+    """The one-sided p of the difference's being at least the bound."""
+    small: float = 1.0
+    """The same of its being at least half of the paper's, where it does not hold."""
+    name: str = ""
+    """What is compared, and where."""
+    score: Score | None = None
+    size: float = 0.0
+    """The larger of the two means, which says how many digits a difference has."""
+
+    @property
+    def in_size(self) -> bool | None:
+        """Whether our difference is at least half of the paper's; ``None`` where either is not known."""
+        if not self.strict or self.effect is None or self.effect <= 0 or self.difference is None:
+            return None
+        return self.difference.mean >= IN_SIZE * self.effect
+
+    @property
+    def seeds_to_decide(self) -> int | None:
+        """With how many seeds its interval would leave the bound, if mean and spread stay as they are."""
+        return None if self.difference is None else self.difference.count_to_decide(self.bound)
+
+    def shown(self, value: "float | Estimate | None") -> str:
+        """A difference with the digits that its values have."""
+        if value is None or self.score is None:
+            return "·"
+        estimate = value if isinstance(value, Estimate) else Estimate(value, None, 0)
+        return signed(estimate, self.score, self.size)
 
 
 @dataclass(frozen=True)
@@ -41,14 +77,35 @@ class Verdict:
 
     @property
     def outcome(self) -> Outcome:
-        """Reproduced if all comparisons are, not reproduced if any is not.
+        """Reproduced if all comparisons are; not reproduced if one is contrary, or far below the paper's size.
 
-        All have to hold, so that looking at several makes no false "reproduced" likelier.
+        All have to hold, so that looking at several makes no false "reproduced" likelier. It makes a false "not
+        reproduced" likelier, which Holm's correction makes up for.
         """
-        outcomes = {single.outcome for single in self.singles}
-        if "not reproduced" in outcomes:
-            return "not reproduced"
-        return "reproduced" if outcomes == {"reproduced"} else "undecided"
+        if all(single.outcome == "reproduced" for single in self.singles):
+            return "reproduced"
+        return "not reproduced" if self._contrary or self._small else "undecided"
+
+    @property
+    def _contrary(self) -> bool:
+        return min(holm([single.contrary for single in self.singles]), default=1.0) < CONTRARY
+
+    @property
+    def _small(self) -> bool:
+        """Whether a difference that does not hold is less than half of the paper's."""
+        return min(holm([single.small for single in self.singles]), default=1.0) < CONTRARY
+
+    @property
+    def label(self) -> str:
+        """The outcome; of a reproduced one, whether differences have the paper's size or its direction only."""
+        if self.outcome == "not reproduced" and not self._contrary:
+            return f"{self.outcome} in size"
+        if self.outcome != "reproduced" or self.claim.substantial:
+            return self.outcome
+        sizes = [single.in_size for single in self.singles if single.in_size is not None]
+        if not sizes:
+            return self.outcome
+        return f"{self.outcome} in {'size' if all(sizes) else 'direction'}"
 
     @property
     def holding(self) -> int:
@@ -61,13 +118,25 @@ class Verdict:
         return [single for single in self.singles if not single.absent]
 
     @property
+    def weakest(self) -> Single | None:
+        """The comparison that holds least."""
+        return min(self.compared, key=_strength, default=None)
+
+    @property
+    def seeds_to_decide(self) -> int | None:
+        """How many seeds would decide it, its undecided comparisons staying as they are; ``None`` where none would."""
+        counts = [single.seeds_to_decide for single in self.compared if single.outcome == "undecided"]
+        known = [count for count in counts if count is not None]
+        return max(known) if known and len(known) == len(counts) else None
+
+    @property
     def statistic(self) -> str:
         """In one line; of many comparisons, how many hold and the weakest."""
         compared = self.compared
         said = [single.words for single in compared]
-        if len(compared) > SHOWN:
-            weakest = min(compared, key=_strength)
-            said = [f"{self.holding} of {len(self.singles)} comparisons hold; the weakest: {weakest.words}"]
+        if len(compared) > SHOWN and self.weakest:
+            words = self.weakest.words
+            said = [f"{self.holding} of {len(self.singles)} comparisons hold; the weakest: {words}"]
         absent: dict[str, dict[str, None]] = {}
         for single in self.singles:
             for reason, name in single.absent:
@@ -77,23 +146,23 @@ class Verdict:
 
 def judge(claim: Claim, experiment: PaperExperiment, results: Results) -> Verdict:
     """Compare what a claim compares, in all its rows."""
-    judged: dict[tuple[Operand, Operand, bool], Single] = {}
+    judged: dict[tuple[Operand, Operand, bool, str | None], Single] = {}
     for row in claim.rows:
         for comparison in claim.comparisons:
             left, right = (_placed(operand, row) for operand in (comparison.left, comparison.right))
-            key = (left, right, comparison.strict)
+            key = (left, right, comparison.strict, comparison.score)
             if key not in judged:  # an order between named rows is the same whichever row is being judged
                 judged[key] = _Pair(claim, comparison, left, right, experiment, results).single()
     return Verdict(claim, tuple(judged.values()))
 
 
 def _placed(operand: Operand, row: str) -> Operand:
-    return operand if operand.row else Operand(operand.method, row)
+    return operand if operand.row or operand.number is not None else replace(operand, row=row)
 
 
-def _strength(single: Single) -> tuple[int, float]:
+def _strength(single: Single) -> tuple[int, float, float]:
     rank = ("not reproduced", "undecided", "reproduced").index(single.outcome)
-    return rank, -np.inf if single.difference is None else single.difference.low
+    return rank, single.contrary, -np.inf if single.difference is None else single.difference.low
 
 
 class _Pair:
@@ -109,74 +178,144 @@ class _Pair:
         results: Results,
     ):
         self.claim, self.strict, self.operands = claim, comparison.strict, (left, right)
-        self.score: Score = experiment.scores[claim.score]
+        self.score: Score = experiment.scores[comparison.score or claim.score]
         self.results = results
-        same = left.row == right.row
-        self.name = f"{left.method} - {right.method}" if same else f"{left} - {right}"
-        self.where = f" in {left.row}" if same and len(experiment.rows) > 1 else ""
+        same = None in (left.row, right.row) or left.row == right.row
+        self.name = " - ".join(str(replace(side, row=None) if same else side) for side in (left, right))
+        if comparison.score:
+            self.name = f"{comparison.score}: {self.name}"
+        self.where = f" in {left.row or right.row}" if same and len(experiment.rows) > 1 else ""
+        self.effect = self._reported(experiment)
+        self.bound = 0.0 if self.strict else -claim.margin
+        if claim.substantial and self.effect is not None:
+            self.bound = IN_SIZE * self.effect
 
     def single(self) -> Single:
         absent = tuple(self._absent())
         if absent:
             said = ", ".join(f"{name} {reason}" for reason, name in absent)
-            return Single("undecided", f"{self.name}{self.where}: {said}", absent=absent)
-        left, right = (self._cell(operand) for operand in self.operands)
+            return self._said("undecided", f"{self.name}{self.where}: {said}", absent=absent)
+        cells = [cell for operand in self.operands for cell in self._cells(operand)]
         if self.score.extra:
             # Repetitions of a measurement, which do not belong together in pairs.
-            return self._judged(left.final(self.score.id), right.final(self.score.id), "repetition")
-        common = [seed for seed in left.seeds if seed in right.seeds]
+            found = cells[0].final(self.score.id), cells[1].final(self.score.id)
+            return self._judged(difference(*found), "repetition", max(abs(values.mean()) for values in found))
+        common = [seed for seed in cells[0].seeds if all(seed in cell.seeds for cell in cells)]
         if not common:
-            return Single("undecided", f"{self.name}{self.where}: no seed has been run of both")
-        return self._judged(self._values(left, common), self._values(right, common), "seed")
+            return self._said("undecided", f"{self.name}{self.where}: no seed has been run of both")
+        left, right = (self._values(operand, cells, common) for operand in self.operands)
+        return self._paired(left, right)
 
-    def _cell(self, operand: Operand) -> Cell:
-        return self.results.cells[str(operand.row), operand.method]
+    def _said(self, outcome: Outcome, words: str, found: Estimate | None = None, **more: object) -> Single:
+        name = f"{self.name}{self.where}"
+        return Single(
+            outcome, words, found, effect=self.effect, strict=self.strict, bound=self.bound, name=name,
+            score=self.score, **more,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def _reported(self, experiment: PaperExperiment) -> float | None:
+        """The difference of what the paper's tables report, which are ends of runs; times depend on the machine."""
+        if self.claim.curve or self.claim.within or self.score.extra:
+            return None
+        total = 0.0
+        for sign, operand in zip((1, -1), self.operands, strict=True):
+            values = [
+                experiment.rows[str(operand.row)].reported.get(self.score.id, {}).get(method)
+                for method in operand.methods
+            ]
+            if not values or None in values:
+                return None
+            total += sign * (values[0][0] - sum(value[0] for value in values[1:] if value))  # type: ignore[index]
+        return total
+
+    def _cells(self, operand: Operand) -> list[Cell]:
+        return [self.results.cells[str(operand.row), method] for method in operand.methods]
 
     def _absent(self) -> Iterator[tuple[str, str]]:
         for operand in self.operands:
-            if (operand.row, operand.method) not in self.results.wanted:
-                yield f"not part of the {self.results.profile} run", str(operand)
-            elif (operand.row, operand.method) not in self.results.cells:
-                yield "not run yet", str(operand)
+            for method in operand.methods:
+                key = (str(operand.row), method)
+                if key not in self.results.wanted:
+                    yield f"not part of the {self.results.profile} run", "/".join(key)
+                elif key not in self.results.cells:
+                    yield "not run yet", "/".join(key)
 
-    def _values(self, cell: Cell, seeds: list[int]) -> np.ndarray:
-        if self.claim.curve:
-            # Without the start, where all are alike; an evaluation stands for the rounds since the one before.
-            values = cell.curve(self.score.id)[:, 1:] @ np.diff(cell.x("round")) / cell.rounds
-        else:
-            values = cell.final(self.score.id)
-        return np.asarray(values[[cell.seeds.index(seed) for seed in seeds]])
+    def _values(self, operand: Operand, compared: list[Cell], seeds: list[int]) -> np.ndarray:
+        """One number per seed of one side."""
+        if operand.number is not None:
+            return np.full(len(seeds), operand.number)
+        found = []
+        for cell in self._cells(operand):
+            if self.claim.within:
+                values = _until(cell, compared, self.score.id, self.claim.curve)
+            elif self.claim.curve:
+                # Without the start, where all are alike; an evaluation stands for the rounds since the one before.
+                values = cell.curve(self.score.id)[:, 1:] @ np.diff(cell.x("round")) / cell.rounds
+            else:
+                values = cell.final(self.score.id)
+            found.append(np.asarray(values[[cell.seeds.index(seed) for seed in seeds]]))
+        return found[0] - found[1] if operand.less else found[0]
 
-    def _judged(self, left: np.ndarray, right: np.ndarray, of: str) -> Single:
-        diverged = [int(np.sum(~np.isfinite(values))) for values in (left, right)]
-        if any(diverged):
-            return self._diverged(diverged, len(left))
-        found = (difference if of == "repetition" else paired_difference)(left, right)
-        shown = signed(found, self.score, max(abs(left.mean()), abs(right.mean())))
+    def _paired(self, left: np.ndarray, right: np.ndarray) -> Single:
+        """By the seeds that converged on both sides, unless one side diverges more often than by chance."""
+        lost = [int(np.sum(~np.isfinite(values))) for values in (left, right)]
+        count = len(left)
+        told = ""
+        if any(lost):
+            counts = (
+                f"{replace(operand, row=None)} diverged with {number} of {count} seed{'s' if count > 1 else ''}"
+                for operand, number in zip(self.operands, lost, strict=True)
+                if number
+            )
+            told = f", {' and '.join(counts)}"
+            if 2 * lost[0 if self.score.higher_is_better else 1] > count:
+                words = f"{self.name}: {told[2:]}, and what diverges with most seeds is not better{self.where}"
+                return self._said("not reproduced", words, contrary=0.0)
+            # The worst accuracy is the lowest, the worst loss the highest: who diverges more is at that end.
+            larger, smaller = reversed(lost) if self.score.higher_is_better else lost
+            for outcome, p in (
+                ("reproduced", diverges_more(larger, smaller, count)),
+                ("not reproduced", diverges_more(smaller, larger, count)),
+            ):
+                if p < CONTRARY:
+                    words = f"{self.name}: {told[2:]}, which decides ({p_value(2 * p)}){self.where}"
+                    contrary = p if outcome == "not reproduced" else 1.0
+                    return self._said(outcome, words, contrary=contrary)  # type: ignore[arg-type]
+        both = np.isfinite(left) & np.isfinite(right)
+        if 2 * both.sum() < count or (any(lost) and both.sum() < 2):
+            return self._said("undecided", f"{self.name}: {told[2:]}, so that too few are left to compare{self.where}")
+        left, right = left[both], right[both]
+        return self._judged(paired_difference(left, right), "seed", max(abs(left.mean()), abs(right.mean())), told)
+
+    def _judged(self, found: Estimate, of: str, size: float, told: str = "") -> Single:
+        shown = signed(found, self.score, size)
         p = "" if found.p is None else f"{p_value(found.p)}, "
-        counted = f"{found.count} {of}{'s' if found.count > 1 else ''}"
-        words = f"{self.name}: {shown} ({p}{counted}){self.where}"
+        counted = f"{found.count} {of}{'s' if found.count > 1 else ''}{told}"
+        paper = "" if self.effect is None else f"; the paper {signed(Estimate(self.effect, None, 0), self.score, size)}"
+        words = f"{self.name}: {shown} ({p}{counted}{paper}){self.where}"
         if found.half_width is None:
             sign = "the paper's sign" if found.mean > 0 else "no difference" if found.mean == 0 else "the other sign"
-            return Single("undecided", f"{words}, {sign}, but one {of} decides nothing", found)
-        return Single(self._outcome(found), words, found)
+            return self._said("undecided", f"{words}, {sign}, but one {of} decides nothing", found, size=size)
+        outcome, small = self._outcome(found), 1.0
+        if outcome != "reproduced" and self.strict and self.effect is not None and self.effect > 0:
+            small = found.p_below(IN_SIZE * self.effect)
+        return self._said(outcome, words, found, contrary=found.p_below(self.bound), small=small, size=size)
 
     def _outcome(self, found: Estimate) -> Outcome:
-        bound = 0.0 if self.strict else -self.claim.margin
-        if found.low > bound or (found.low == bound and not self.strict):
+        if found.low > self.bound or (found.low == self.bound and not self.strict):
             return "reproduced"
-        return "not reproduced" if found.high < bound else "undecided"
+        return "not reproduced" if found.high < self.bound else "undecided"
 
-    def _diverged(self, diverged: list[int], seeds: int) -> Single:
-        """A run that diverged is the worst possible, so the other side is better."""
-        told = " and ".join(
-            f"{operand.method} diverged with {count} of {seeds} seed{'s' if seeds > 1 else ''}"
-            for operand, count in zip(self.operands, diverged, strict=True)
-            if count
-        )
-        words = f"{self.name}: {told}, which counts as worst{self.where}"
-        if all(diverged) or seeds < 2:
-            return Single("undecided", words)
-        # The worst accuracy is the lowest, the worst loss the highest.
-        left_is_larger = bool(diverged[0]) != self.score.higher_is_better
-        return Single("reproduced" if left_is_larger else "not reproduced", words)
+
+def _until(cell: Cell, compared: list[Cell], score: str, whole: bool) -> np.ndarray:
+    """A score of every seed when the first of the methods compared has finished, or its mean until then."""
+    seconds, curves = cell.seconds(), cell.curve(score)
+    end = min(other.seconds()[:, -1].mean() for other in compared)
+    values = []
+    for at, curve in zip(seconds, curves, strict=True):
+        if whole:
+            times = np.linspace(0.0, end, 201)
+            values.append(np.interp(times, at, curve)[1:].mean())
+        else:
+            values.append(np.interp(end, at, curve))
+    return np.array(values)

@@ -28,7 +28,7 @@ class Draws:
 
     def episode(self, nu):
         """The batches of the first local step: ``nu`` inner ones, ``nu`` for curvature, an outer one."""
-        draw = jax.jit(lambda key: BatchSizes(SIZE).draw(view(), key, nu, needs_curvature=True))
+        draw = jax.jit(lambda key: BatchSizes(SIZE).draw(view(), key, nu, looks_at="own"))
         drawn = toy.to_numpy(draw(jax.random.fold_in(self.key, 0)))
 
         def split(batches):

@@ -8,6 +8,7 @@ from headstart.cli.main import app
 from headstart.errors import UsageError
 from headstart_papers import reproduce
 from headstart_papers.reading import find_experiments
+from headstart_papers.report import docs_pages
 from headstart_papers.store import Store
 
 RUNNER = CliRunner()
@@ -86,3 +87,20 @@ def test_the_same_from_python(tmp_path):
     (assessment,) = done.assessments
     assert assessment.experiment.id == "gao/figure5"
     assert (done.failures, done.report) == ((), tmp_path / "report.md")
+
+
+def test_pages_are_computed_again(tmp_path):
+    page = tmp_path / "page.md"
+    places = ("--out", str(tmp_path / "results"), "--docs", str(page))
+    (tmp_path / "results").mkdir()
+    assert isinstance(invoke("--check", *places).exception, UsageError)
+    for path, text in docs_pages(find_experiments(), tmp_path / "results", "full", page, drawing=False):
+        path.write_text(text)
+    done = invoke("--check", *places)
+    assert done.exit_code == 0, done.output
+    assert "Every number on the pages is that of the results." in done.output
+    page.write_text(page.read_text().replace("20 minutes", "21 minutes"))
+    done = invoke("--check", *places)
+    assert done.exit_code == 1
+    assert "Differs:" in done.output
+    assert "Pages that differ: 1." in done.output

@@ -19,8 +19,8 @@ class Noise:
         return Sides(self, self)
 
 
-def draw(sizes, steps=3, needs_curvature=True, client=None, seed=0):
-    return sizes.draw(client or Noise(), jax.random.key(seed), steps, needs_curvature)
+def draw(sizes, steps=3, looks_at="own", client=None, seed=0):
+    return sizes.draw(client or Noise(), jax.random.key(seed), steps, looks_at)
 
 
 def batches_of(episode):
@@ -42,16 +42,16 @@ def test_another_key_draws_another_episode():
 
 
 def test_first_order_draws_no_curvature_batches():
-    episode = draw(BatchSizes(5), needs_curvature=False)
+    episode = draw(BatchSizes(5), looks_at="nothing")
     assert episode.curvature is None
     assert episode.inner.shape == (3, 5)
-    assert BatchSizes(5).count(3, False) == {5: 4}
+    assert BatchSizes(5).count(3, "nothing") == {5: 4}
 
 
 def test_each_family_has_its_size():
     episode = draw(BatchSizes(2, inner=3, curvature=4))
     assert (episode.outer.shape, episode.inner.shape, episode.curvature.shape) == ((2,), (3, 3), (3, 4))
-    assert BatchSizes(2, inner=3, curvature=4).count(3, True) == {2: 1, 3: 3, 4: 3}
+    assert BatchSizes(2, inner=3, curvature=4).count(3, "own") == {2: 1, 3: 3, 4: 3}
 
 
 def test_one_size_an_inner_step():
@@ -61,7 +61,7 @@ def test_one_size_an_inner_step():
     np.testing.assert_array_equal(episode.inner.weight.sum(axis=1), [2, 5, 1])
     assert episode.inner.samples.shape == (3, 5)
     assert episode.curvature.shape == (3, 3)
-    assert sizes.count(3, True) == {4: 1, 2: 1, 5: 1, 1: 1, 3: 3}
+    assert sizes.count(3, "own") == {4: 1, 2: 1, 5: 1, 1: 1, 3: 3}
 
 
 def test_a_shared_batch_is_one_draw():
@@ -69,7 +69,7 @@ def test_a_shared_batch_is_one_draw():
     episode = draw(sizes)
     for batch in batches_of(episode):
         np.testing.assert_array_equal(batch, episode.outer)
-    assert sizes.count(3, True) == {5: 1}
+    assert sizes.count(3, "own") == {5: 1}
 
 
 def test_full_is_everything_every_time():

@@ -24,7 +24,7 @@ def test_a_memory_that_restarts_from_unscaled_inputs():
 
     w = toy.flat(toy.start())
     restart = toy.to_numpy(client.sample(jax.random.fold_in(key, 1), SIZE))
-    drawn = toy.to_numpy(BatchSizes(SIZE).draw(client, jax.random.fold_in(key, 0), 1, needs_curvature=False))
+    drawn = toy.to_numpy(BatchSizes(SIZE).draw(client, jax.random.fold_in(key, 0), 1, looks_at="nothing"))
     u = w - ALPHA * gradient(w, (255 * restart.x, restart.y))
     u = (1 - BETA) * u + BETA * (w - ALPHA * gradient(w, (drawn.inner.x[0], drawn.inner.y[0])))
     np.testing.assert_allclose(toy.flat(up), -ETA * gradient(u, (drawn.outer.x, drawn.outer.y)), rtol=1e-8)

@@ -8,8 +8,11 @@ import pytest
 from rich.console import Console
 
 from headstart_papers import report
-from headstart_papers.report import assess, claims_table, docs_page, experiment_markdown, write_reports
-from tests.papers.made_up import GRID, claim, experiment, fill, write
+from headstart_papers.assessment import assess
+from headstart_papers.listing import listed
+from headstart_papers.reading import read_record
+from headstart_papers.report import check_docs, claims_table, experiment_markdown, write_docs, write_reports
+from tests.papers.made_up import GRID, RECORD, claim, experiment, fill, write
 
 NOISE = (-0.01, 0.0, 0.01)
 PICTURE = '[[figures]]\nkind = "curves"\ntitle = "Accuracy"\nscore = "accuracy"\n'
@@ -42,7 +45,8 @@ def test_ours_stands_beside_the_papers(tmp_path, done):
     assert "| Hard setting | Method A | **90.00 ± 2.48** | · | 3 |" in page
     # Losses are one less accuracies here, and have no paper's value; of times and losses the lowest is the best.
     assert "| Easy setting | Method A | **0.100 ± 0.025** | **1.500 ± 0.575** | 3 |" in page
-    assert "- *reproduced*: A beats B (Table 7): a - b: +30.00 ± 2.48 (p < 0.001, 3 seeds) in easy; " in page
+    statistic = "a - b: +30.00 ± 2.48 (p < 0.001, 3 seeds; the paper +10.00) in easy; "
+    assert f"- *reproduced in size*: A beats B (Table 7): {statistic}" in page
     assert "The paper does not say how." in page
     assert "## What explains the differences\n\nIt is the scaling." in page
     assert "12 min of computing in 60 s by the clock (12.0 at a time). Commit abc1234. jax 0.10.2." in page
@@ -110,7 +114,7 @@ def test_divergence_is_said(tmp_path):
     )
     page = text(tmp_path)
     assert "| Easy setting | Method A | diverged | **80.00 ± 0.50** | 3 |" in page
-    assert "| Hard setting | Method A | diverged with 2 of 3 seeds | · | 3 |" in page
+    assert "| Hard setting | Method A | 50.00 (2 of 3 diverged) | · | 3 |" in page
 
 
 def test_chosen_points_are_shown_with_all_others(tmp_path):
@@ -140,27 +144,55 @@ def test_reports_are_written_with_their_pictures(tmp_path, done):
     path = write_reports([done], tmp_path, "full")
     assert path == tmp_path / "report.md"
     summary = path.read_text()
-    assert "| someone/table7 | A made-up table | 1 | 0 | 0 | 12 of 12 | 12 min |" in summary
-    assert "| **all** |  | 1 | 0 | 0 |  | 12 min |" in summary
-    assert "- someone/table7\n  - *reproduced*: A beats B (Table 7)\n" in summary
+    assert "| someone | 1 | 0 | 0 | 0 | 0 | 0 | 1 | 0 |" in summary
+    assert "| **all** | 1 | 0 | 0 | 0 | 0 | 0 | 1 | 0 |" in summary
+    assert "- someone/table7: A made-up table\n  - *reproduced in size*: A beats B (Table 7)\n" in summary
     links(path)
     links(tmp_path / done.id / "report.md", pictures=1)
 
 
-def test_main_claims_stand_first(tmp_path, done):
-    assert "main claims" not in write_reports([done], tmp_path, "full").read_text()
-    paper = experiment(tmp_path, rest=claim("a > b", more="main = true"))
-    summary = write_reports([paper], tmp_path, "full").read_text()
-    assert "| A beats B | someone/table7 (paper) | *reproduced* |" in summary.partition("All claims:")[0]
-
-
-def test_the_page_of_the_documentation(tmp_path, done):
+def test_the_pages_of_the_documentation(tmp_path, done):
     page = tmp_path / "docs" / "reproduction.md"
-    docs_page([done], tmp_path, "full", page)
-    links(page, pictures=1)
+    write_docs([done], tmp_path, "full", page)
+    own = tmp_path / "docs" / "reproduction" / "someone-table7.md"
+    links(page)
+    links(own, pictures=1)
     assert (tmp_path / "docs" / "images" / "reproduction" / "someone-table7" / "figure1.png").exists()
-    assert "\n## someone/table7: A made-up table\n" in page.read_text()
-    assert "[someone/table7](#someonetable7-a-made-up-table)" in page.read_text()
+    assert "\n# someone/table7: A made-up table\n" in own.read_text()
+    front = page.read_text()
+    place = "[Table 7](reproduction/someone-table7.md)"
+    row = f"| A beats B ({place}) | +10.00 | 2 of 2 hold; a - b in easy: +30.00 ± 2.48 | *reproduced in size* |  |  |"
+    assert row in front
+    assert "| [someone/table7](reproduction/someone-table7.md) | A made-up table | paper | 1 of 1 | 12 of 12 |" in front
+
+
+def test_one_claim_in_several_modes_is_listed_once(tmp_path):
+    folder = tmp_path / "someone"
+    folder.mkdir()
+    papers = []
+    for name, mode, gap in (("table7", "paper", -0.3), ("table7-cited", "as cited", 0.3)):
+        text = RECORD.format(top=f'mode = "{mode}"', grid="", rest=claim("a > b", "loss"))
+        (folder / f"{name}.toml").write_text(text)
+        papers.append(read_record(folder / f"{name}.toml", f"someone/{name}"))
+        fill(papers[-1], tmp_path, lambda row, method, seed, gap=gap: 0.5 - gap * (method == "a") + NOISE[seed])
+    (listed_once,) = listed([assess(paper, tmp_path, "full") for paper in papers])
+    assert listed_once.printed.verdict.outcome == "reproduced" if gap < 0 else "not reproduced"
+    assert [reading.mode for reading in listed_once.others] == ["as cited"]
+
+
+def test_a_page_whose_numbers_are_not_those_of_the_results_is_found(tmp_path, done):
+    page = tmp_path / "docs" / "reproduction.md"
+    write_docs([done], tmp_path, "full", page)
+    assert check_docs([done], tmp_path, page) == []
+    own = tmp_path / "docs" / "reproduction" / "someone-table7.md"
+    own.write_text(own.read_text().replace("90.00 ± 2.48", "91.00 ± 2.48", 1))
+    (difference,) = check_docs([done], tmp_path, page)
+    assert "someone-table7.md, line" in difference
+    assert "91.00 ± 2.48" in difference
+    assert "90.00 ± 2.48" in difference
+    write_docs([done], tmp_path, "full", page)
+    write(tmp_path, next(done.units("full")), {"accuracy": 0.7, "loss": 0.3}, extras={"milliseconds": [1.0, 2.0]})
+    assert len(check_docs([done], tmp_path, page)) == 2
 
 
 def links(page, pictures=0):

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from headstart_papers.statistics import difference, estimate, paired_difference
+from headstart_papers.statistics import CONTRARY, difference, diverges_more, estimate, holm, paired_difference
 
 VALUES = st.floats(-100, 100).map(lambda value: round(value, 3))
 SAMPLES = st.lists(VALUES, min_size=2, max_size=8)
@@ -59,3 +59,39 @@ def test_one_value_has_no_interval():
 def test_values_that_are_all_the_same(value, p):
     for found in (estimate([value] * 3), difference([value] * 3, [0.0] * 3)):
         assert (found.mean, found.half_width, found.p) == (value, 0, p)
+
+
+def test_a_bound_is_left_behind_where_the_interval_does():
+    found = estimate([1.0, 2.0, 4.0])
+    assert found.p_below(found.high) == pytest.approx(CONTRARY)
+    assert found.p_below(found.low) == pytest.approx(1 - CONTRARY)
+    assert found.p_below(0.0) == pytest.approx(stats.ttest_1samp([1.0, 2.0, 4.0], 0.0, alternative="less").pvalue)
+
+
+@given(SAMPLES.filter(lambda values: len(set(values)) > 1))
+def test_the_count_that_decides_is_the_first_that_does(values):
+    found = estimate(values)
+    count = found.count_to_decide(0.0)
+    assume(count is not None and count > 2)
+    deviation = np.std(values, ddof=1)
+
+    def half(n):
+        return stats.t.ppf(0.975, n - 1) * deviation / math.sqrt(n)
+
+    assert half(count) < abs(found.mean) <= half(count - 1) * (1 + 1e-9)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_is_the_step_down_procedure(p_values):
+    adjusted = holm(p_values)
+    for level in (0.01, 0.05, 0.2):
+        rejected, left = set(), sorted(range(len(p_values)), key=lambda i: p_values[i])
+        while left and (p_values[left[0]] * len(left) <= level):
+            rejected.add(left.pop(0))
+        assert {i for i, p in enumerate(adjusted) if p <= level} == rejected
+
+
+def test_fishers_test_by_counting():
+    # 4 of 5 against 1 of 5: of the ways to deal 5 of 10, those at least as uneven.
+    ways = sum(math.comb(5, k) * math.comb(5, 5 - k) for k in (4, 5)) / math.comb(10, 5)
+    assert diverges_more(4, 1, 5) == pytest.approx(ways)

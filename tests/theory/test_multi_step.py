@@ -1,12 +1,19 @@
 """Every bound of nu steps holds on 200 problems; the printed one that does not is shown to fail."""
 
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import Array
 
+from headstart.algorithms import MetaFL
+from headstart.core import Sides
 from headstart.errors import UsageError
 from headstart.theory import multi_step, per_fedavg
 from headstart.theory.constants import Constants
-from headstart.theory.stationarity import EstimatorError, Schedule
+from headstart.theory.stationarity import PROVED, EstimatorError, Schedule
 from tests.theory.known import KnownProblem, random_problem
 from tests.theory.sweep import (
     SIMULATED_BATCH,
@@ -201,6 +208,46 @@ def test_printed_theorem_8_differs_where_it_says():
     ratio = (corrected / multi_step.printed_meta_dissimilarity(constants, inner_lr, 2)) ** 2
     assert right.drift == pytest.approx(ratio * printed.drift)
     assert right.sampling == pytest.approx(5 * ratio * printed.sampling)
+
+
+def test_printed_theorem_8_fails_in_a_run():
+    """Two clients ``(w -+ 1)^2 / 2``, one a round, no noise, from the minimum: it settles above the bound."""
+    tau, rounds, runs, step = 400, 5000, 32, 1.25e-6
+    algorithm = MetaFL(inner_steps=2, inner_lr=0.0, outer_lr=step, local_steps=tau, batch_size=1)
+    targets = jnp.asarray(np.random.default_rng(0).choice([-1.0, 1.0], (runs, rounds)))
+
+    class Client(NamedTuple):
+        target: Array
+
+        def sample(self, key, size):
+            return self.target[None]
+
+        def episode(self, key):
+            return Sides(self, self)
+
+    def loss(w, batch):
+        return jnp.mean((w - batch) ** 2) / 2
+
+    def one_round(w, target):
+        server = algorithm.init_server(w)
+        down = algorithm.broadcast(server, jax.random.key(0))
+        done = algorithm.client_update(loss, down, algorithm.init_client(w), Client(target), jax.random.key(0))
+        return algorithm.server_update(server, done.up).params, w
+
+    _, models = jax.jit(jax.vmap(lambda drawn: jax.lax.scan(one_round, jnp.zeros(()), drawn)))(targets)
+    measured = float(jnp.mean(models[:, rounds // 2 :] ** 2))  # grad F(w) = w
+    two = Constants(
+        smoothness=1.0,
+        hessian_lipschitz=0.0,
+        gradient_bound=2.0,
+        gradient_noise=0.0,
+        hessian_noise=0.0,
+        gradient_dissimilarity=1.0,
+        hessian_dissimilarity=0.0,
+    )
+    arguments = (two, 0.0, 2, EstimatorError(0.0, 0.0), Schedule(step, tau, rounds), 2, 1, 0.0)
+    assert measured > 1.3 * multi_step.printed_average_gradient_bound(*arguments, PROVED).total
+    assert measured <= multi_step.average_gradient_bound(*arguments, PROVED).total
 
 
 def test_one_step_at_the_largest_step_size_is_as_smooth_as_per_fedavg():

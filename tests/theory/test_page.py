@@ -6,7 +6,16 @@ import re
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "theory.md"
-MODULES = ("per_fedavg", "multi_step", "memory", "unbounded_memory", "local_memory", "compositional")
+MODULES = (
+    "per_fedavg",
+    "multi_step",
+    "memory",
+    "unbounded_memory",
+    "local_memory",
+    "compositional",
+    "compositional_steps",
+    "drift",
+)
 
 
 def listed():

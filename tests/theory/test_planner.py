@@ -197,6 +197,7 @@ def test_the_method_of_an_algorithm(settings, method):
         ({"name": "reptile"}, "no theorem on reptile"),
         ({"name": "moml", "curvature": "first-order"}, "moml with first-order curvature"),
         ({"name": "per-fedavg", "shared_batch": True}, "independent batches"),
+        ({"name": "meta-fl", "curvature": "automatic"}, "independent batches"),
         ({"name": "local-moml", "reuse_batch": True}, "independent batches, and reuse_batch"),
     ],
 )

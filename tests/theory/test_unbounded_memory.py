@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import numpy as np
 import pytest
 
@@ -41,12 +42,23 @@ def test_lemma_8_bounds_gradients_by_meta_gradients():
 
 
 def test_lemma_8_as_printed_is_false():
-    """(9) for ||grad F_i||^2: two tasks -L w^2/2 +- b w at w = 0, where grad L = grad F = 0 and gamma_G = b."""
+    """(9) for ||grad F_i||^2, evaluated: two tasks -L w^2/2 +- b w at w = 0, where grad F = 0 and gamma_G = b."""
     constants = random_problem(0).constants
-    inner_lr = 0.1 / constants.smoothness
+    steep, apart = constants.smoothness, 0.7
+    inner_lr = 0.1 / steep
+
+    def loss(w, sign):
+        return -steep * w**2 / 2 + sign * apart * w
+
+    def meta(w, sign):
+        return loss(w - inner_lr * jax.grad(loss)(w, sign), sign)
+
+    gradients = np.array([float(jax.grad(meta)(0.0, sign)) for sign in (1.0, -1.0)])
+    assert gradients.mean() == pytest.approx(0, abs=1e-6)
     control = unbounded_memory.gradient_control(constants, inner_lr)
-    printed = 1.1**2 * (2 * control.from_dissimilarity**2 + 1)
-    assert printed < 1.1**4
+    stretch = (1 + inner_lr * steep) ** 2
+    nine = 2 * control.from_meta**2 * gradients.mean() ** 2 + (2 * control.from_dissimilarity**2 + 1) * apart**2
+    assert (gradients**2).mean() > stretch * nine
 
 
 def test_lemma_12_bounds_the_exact_moments_of_the_estimate():

@@ -20,6 +20,7 @@ __all__ = ["CIFAR10", "CIFAR100", "cifar10", "cifar100"]
 SHAPE = (32, 32, 3)
 PIXELS = 32 * 32 * 3
 SPLIT = ("train", "test")
+WHOLE = (50_000, 10_000)
 CITATION = "Krizhevsky: Learning multiple layers of features from tiny images, 2009."
 LICENCE = "none stated; cite the report"
 
@@ -27,7 +28,10 @@ LICENCE = "none stated; cite the report"
 def cifar10(folder: str | Path | None = None) -> Samples:
     """60,000 colour images of 32x32 in 10 classes, the 10,000 of the test set last."""
     data = contents(CIFAR10, folder)
-    return Samples("cifar10", data.x, data.labels["y"], data.classes["y"], data.test, source=CIFAR10.origin)
+    return Samples(
+        "cifar10", data.x, data.labels["y"], data.classes["y"], data.test,
+        subset=CIFAR10.subset(data.test), source=CIFAR10.origin,
+    )  # fmt: skip
 
 
 def cifar100(labels: Literal["fine", "coarse"] = "fine", folder: str | Path | None = None) -> Samples:
@@ -39,7 +43,10 @@ def cifar100(labels: Literal["fine", "coarse"] = "fine", folder: str | Path | No
         raise UsageError(f"CIFAR-100 has no labels {labels!r}.", did_you_mean(str(labels), ("fine", "coarse")))
     data = contents(CIFAR100, folder)
     y, classes = data.labels[labels], data.classes[labels]
-    return Samples("cifar100", data.x, y, classes, data.test, data.labels, source=CIFAR100.origin)
+    return Samples(
+        "cifar100", data.x, y, classes, data.test, data.labels,
+        subset=CIFAR100.subset(data.test), source=CIFAR100.origin,
+    )  # fmt: skip
 
 
 class _Label(NamedTuple):
@@ -186,6 +193,7 @@ CIFAR10 = Source(
             170_052_171,
         ),
     ),
+    whole=WHOLE,
 )
 
 CIFAR100 = Source(
@@ -207,4 +215,5 @@ CIFAR100 = Source(
             168_513_733,
         ),
     ),
+    whole=WHOLE,
 )

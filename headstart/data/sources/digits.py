@@ -11,6 +11,7 @@ from headstart.data.sources.source import Form, Remote, Source
 
 __all__ = ["FASHION_MNIST", "MNIST", "fashion_mnist", "mnist"]
 
+WHOLE = (60_000, 10_000)
 DIGITS = tuple("0123456789")
 CLOTHES = (
     "T-shirt/top",
@@ -42,7 +43,10 @@ def fashion_mnist(folder: str | Path | None = None) -> Samples:
 
 def _samples(source: Source[Labelled], folder: str | Path | None) -> Samples:
     data = contents(source, folder)
-    return Samples(source.name, data.x, data.labels["y"], data.classes["y"], data.test, source=source.origin)
+    return Samples(
+        source.name, data.x, data.labels["y"], data.classes["y"], data.test,
+        subset=source.subset(data.test), source=source.origin,
+    )  # fmt: skip
 
 
 def _read_npz(name: str, classes: tuple[str, ...], folder: Path) -> Labelled:
@@ -91,6 +95,7 @@ MNIST = Source(
             ("f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4_542),
         ),
     ),
+    whole=WHOLE,
 )
 
 FASHION_MNIST = Source(
@@ -114,4 +119,5 @@ FASHION_MNIST = Source(
             ("67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5", 5_148),
         ),
     ),
+    whole=WHOLE,
 )

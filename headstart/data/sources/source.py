@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
+import numpy as np
+
 from headstart.data.samples import Samples
 
 __all__ = ["Form", "Location", "Remote", "Source"]
@@ -58,6 +60,8 @@ class Source(Generic[Content]):
     """Where other tools put its files, below the folder they were told."""
     downloads: tuple[Remote, ...] = ()
     """Files of one of its forms; empty where none can be told from a wrong one."""
+    whole: tuple[int, int] | None = None
+    """The published numbers of samples to train on and to test on."""
     by_hand: str = ""
     """Where to get it, if it cannot be downloaded from here."""
 
@@ -65,6 +69,14 @@ class Source(Generic[Content]):
     def origin(self) -> str:
         """What to write beside results obtained from it."""
         return f"{self.citation} Licence: {self.licence}"
+
+    def subset(self, test: np.ndarray) -> str:
+        """In what samples, of which these are to test on, are fewer than the published ones; empty if in nothing."""
+        found = (int((~test).sum()), int(test.sum()))
+        if self.whole is None or found == self.whole:
+            return ""
+        counts = zip(found, self.whole, ("train", "test"), strict=True)
+        return " and ".join(f"{have:,} of {want:,} to {use} on" for have, want, use in counts)
 
     @property
     def size(self) -> int:

@@ -123,6 +123,11 @@ def method_of(settings: Mapping[str, Any]) -> str:
                 f"The theorems are on independent batches, and {option} uses a batch more than once.",
                 f"Set algorithm.{option} = false.",
             )
+    if curvature == "automatic":
+        raise UsageError(
+            "The theorems are on independent batches, and automatic curvature looks at the inner step's batch again.",
+            'Set algorithm.curvature = "exact".',
+        )
     if name == "meta-fl":
         return name
     if name != "per-fedavg" and curvature != "exact":

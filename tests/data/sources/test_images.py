@@ -117,6 +117,7 @@ def test_every_form_says_the_same(tmp_path, name, form):
     assert len(samples.classes) == (100 if name == "cifar100" else 10)
     assert samples.name == name
     assert "Licence" in samples.source
+    assert samples.subset.startswith("20 of ")
     assert sources.locate(name, tmp_path).origin == "folder"
     assert all(path.exists() for path in sources.locate(name, tmp_path).paths)
 
@@ -238,3 +239,12 @@ def test_damaged_idx_files_are_named(tmp_path, suffix, damage, message):
     files.write(tmp_path, made | {name: damage(made[name])})
     with pytest.raises(UsageError, match=f"{name} cannot be read: ({message})"):
         sources.mnist(tmp_path)
+
+
+def test_a_subset_is_told_from_the_whole():
+    whole = np.arange(60_000) >= 50_000
+    assert sources.SOURCES["cifar100"].subset(whole) == ""
+    part = np.arange(28_000) >= 23_000
+    told = "23,000 of 50,000 to train on and 5,000 of 10,000 to test on"
+    assert sources.SOURCES["cifar100"].subset(part) == told
+    assert sources.SOURCES["omniglot"].subset(part) == ""  # of which no numbers are published here

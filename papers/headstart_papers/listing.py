@@ -1,0 +1,79 @@
+"""Every claim of the papers once, with what became of it in each reading."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headstart_papers.assessment import Assessment
+from headstart_papers.record import PaperExperiment
+from headstart_papers.verdicts import Verdict
+
+__all__ = ["PRINTED", "PaperClaim", "Reading", "listed", "outcomes"]
+
+PRINTED = ("paper", "reduced")
+"""The modes that follow the text: at its size, or smaller for want of time."""
+
+
+class Reading(NamedTuple):
+    """A claim as one experiment judges it."""
+
+    mode: str
+    experiment: PaperExperiment
+    verdict: Verdict
+
+
+@dataclass
+class PaperClaim:
+    """A statement of a paper, with every reading in which it was tried."""
+
+    paper: str
+    text: str
+    place: str
+    readings: list[Reading] = field(default_factory=list)
+
+    @property
+    def printed(self) -> Reading:
+        """As the text says it; the first reading where there is none."""
+        return next((reading for reading in self.readings if reading.mode in PRINTED), self.readings[0])
+
+    @property
+    def others(self) -> list[Reading]:
+        """The other readings."""
+        return [reading for reading in self.readings if reading is not self.printed]
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether another reading reproduces it and the text's does not."""
+        return self.printed.verdict.outcome != "reproduced" and any(
+            reading.verdict.outcome == "reproduced" for reading in self.others
+        )
+
+
+def listed(assessments: Iterable[Assessment]) -> list[PaperClaim]:
+    """The papers' claims in the order of the records; one that several records judge is one claim."""
+    claims: dict[tuple[str, str], PaperClaim] = {}
+    for experiment, _, verdicts in assessments:
+        family = experiment.id.split("-")[0] if experiment.paper != "fallah-v1" else experiment.id
+        for verdict in verdicts:
+            claim = verdict.claim
+            kept = claims.setdefault((family, claim.listed), PaperClaim(experiment.paper, claim.listed, claim.place))
+            kept.readings.append(Reading(claim.mode or experiment.mode, experiment, verdict))
+    return list(claims.values())
+
+
+def outcomes(claims: Sequence[PaperClaim]) -> dict[str, int]:
+    """How many claims came out how, as the text says them."""
+    counts = dict.fromkeys(OUTCOMES, 0)
+    for claim in claims:
+        counts[claim.printed.verdict.label] += 1
+    return counts
+
+
+OUTCOMES = (
+    "reproduced in size",
+    "reproduced",
+    "reproduced in direction",
+    "undecided",
+    "not reproduced in size",
+    "not reproduced",
+)

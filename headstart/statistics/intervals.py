@@ -18,7 +18,7 @@ class Interval(NamedTuple):
     mean: float
     low: float
     high: float
-    count: int
+    number: int
 
     @property
     def known(self) -> bool:
@@ -55,7 +55,7 @@ class Association(NamedTuple):
     rho: float
     low: float
     high: float
-    count: int
+    number: int
 
     @property
     def excludes_none(self) -> bool:

@@ -1,0 +1,6 @@
+"""A report on runs: one page that works offline, and the same as Markdown and in a terminal."""
+
+from headstart.report.page.document import Document
+from headstart.report.page.making import Report, make_report
+
+__all__ = ["Document", "Report", "make_report"]

@@ -1,4 +1,4 @@
-from . import artifact, data, experiment, metrics, models, problems, report, simulate, theory, wire
+from . import artifact, comparisons, data, experiment, metrics, models, problems, report, simulate, theory, wire
 from ._version import __version__
 from .algorithms import (
     ALGORITHMS,
@@ -27,6 +27,7 @@ from .algorithms import (
     scgd,
 )
 from .artifact import Predictor, load
+from .comparisons import compare, compare_runs
 from .core import Diminishing, Exact, FirstOrder, HessianFree, Optimizer, Round, StepDecay
 from .data import Federation
 from .devices import use_cpu_devices
@@ -90,6 +91,9 @@ __all__ = [
     "UsageError",
     "__version__",
     "artifact",
+    "compare",
+    "compare_runs",
+    "comparisons",
     "data",
     "experiment",
     "fedadagrad",

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from headstart.cli.algorithms import algorithms
+from headstart.cli.compare import compare
 from headstart.cli.data import data_app
 from headstart.cli.model import adapt, export, inspect, predict
 from headstart.cli.plan import plan
@@ -73,6 +74,7 @@ app.command()(inspect)
 app.command()(export)
 app.command()(plan)
 app.command()(report)
+app.command()(compare)
 app.command()(reproduce)
 app.command()(algorithms)
 app.add_typer(data_app, name="data")

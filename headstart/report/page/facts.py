@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headstart.config import PYTHON
+from headstart.data import Federation
 from headstart.data.partitions import describe
 from headstart.errors import HeadstartError
 from headstart.experiment import Experiment, RunRecord
 from headstart.experiment.record import read_manifest
 from headstart.simulate.identity import data_digest
 
-__all__ = ["ClientFacts", "read_facts"]
+__all__ = ["ClientFacts", "facts_of", "parts_of", "read_facts"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,11 @@ def read_facts(runs: Sequence[RunRecord], with_data: bool = True) -> ClientFacts
         return ClientFacts(missing=f"The record has no samples, and the data cannot be read here: {reason}")
     if data_digest(federation) != read_manifest(record.path)["data"]:
         return ClientFacts(missing="The data has changed since the run, so clients are not described.")
+    return facts_of(federation)
+
+
+def facts_of(federation: Federation) -> ClientFacts:
+    """How much each client has, and how unlike its labels are to everybody's."""
     evaluated = federation.tasks or federation
     sizes: dict[str, int] = {}
     if evaluated.counts is not None:
@@ -67,3 +73,21 @@ def read_facts(runs: Sequence[RunRecord], with_data: bool = True) -> ClientFacts
     distances = np.abs(shares - everybody).sum(axis=1) / 2
     names = [summary.client(int(i)) for i in np.flatnonzero(totals > 0)]
     return ClientFacts(sizes, dict(zip(names, distances.tolist(), strict=True)), summary.distance_between)
+
+
+def parts_of(column: np.ndarray, most: int) -> list[np.ndarray]:
+    """The places of a column's values in at most so many parts, from the smallest values to the largest.
+
+    Equal values are in one part; where there are few different ones, each is a part of its own.
+
+    >>> [part.tolist() for part in parts_of(np.array([7.0, 3.0, 7.0, np.nan, 3.0]), 4)]
+    [[1, 4], [0, 2]]
+    """
+    finite = column[np.isfinite(column)]
+    if not len(finite):
+        return []
+    values = np.unique(finite)
+    edges = values if len(values) <= most else np.unique(np.quantile(finite, np.linspace(0, 1, most + 1)))[:-1]
+    part = np.searchsorted(edges, column, side="right") - 1
+    found = [np.flatnonzero((part == place) & np.isfinite(column)) for place in range(len(edges))]
+    return [places for places in found if len(places)]

@@ -7,7 +7,7 @@ import numpy as np
 from headstart.report.page.charts import figure, lines, points, round_numbers
 from headstart.report.page.clients import MOST_POINTS
 from headstart.report.page.document import Block, Column, Figure, Section, Table, Text
-from headstart.report.page.facts import ClientFacts
+from headstart.report.page.facts import ClientFacts, parts_of
 from headstart.report.page.reading import Evidence
 from headstart.statistics import Association, association, mean_interval
 
@@ -103,23 +103,18 @@ def _by_size(evidence: Evidence, facts: ClientFacts) -> list[Block]:
     sizes = np.array(list(facts.sizes.values()))
     if np.ptp(sizes) == 0:
         return [Text(f"All clients adapt on {sizes[0]:,} samples, so size explains nothing.")]
-    edges = np.unique(np.quantile(sizes, np.linspace(0, 1, PARTS + 1)))
     rows = []
     for method in evidence.methods:
         mine = facts.of(method.clients, facts.sizes)
-        part = np.clip(np.searchsorted(edges, mine, side="right") - 1, 0, len(edges) - 2)
-        for place in range(len(edges) - 1):
-            here = (part == place) & np.isfinite(mine)
-            if not here.any():
-                continue
+        for here in parts_of(mine, PARTS):
             before = mean_interval(method.scores[0][here]).mean if 0 in method.scores else np.nan
             after = mean_interval(method.scores[method.steps[-1]][here])
             gains = method.gains[here]
             rows.append(
                 [
                     method.title,
-                    f"{mine[here].min():.0f} to {mine[here].max():.0f}",
-                    str(int(here.sum())),
+                    _range(mine[here]),
+                    str(len(here)),
                     metric.show(before),
                     metric.show(after.mean),
                     f"{metric.show(after.low)} to {metric.show(after.high)}",
@@ -153,3 +148,8 @@ def _by_first_score(evidence: Evidence) -> list[Block]:
                 )
             )
     return blocks
+
+
+def _range(values: np.ndarray) -> str:
+    least, most = int(values.min()), int(values.max())
+    return str(least) if least == most else f"{least} to {most}"

@@ -12,7 +12,7 @@ ARGS   ?=
 .NOTPARALLEL:
 AXE    := .cache/axe/node_modules/axe-core/axe.min.js
 
-.PHONY: help demo browser test test-slow lint format bench clean
+.PHONY: help demo browser test test-slow lint format docs bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,10 @@ format: $(VENV)/.dev ## rewrite the code in the common style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/.docs ## build the documentation as a site that works offline; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet $(ARGS)
+	@echo "The site: .cache/site/index.html"
+
 bench: $(VENV)/.bench ## measure speed and memory against the bars
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -67,6 +71,10 @@ $(VENV)/.run: pyproject.toml | $(VENV)/.pip
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.pip
 	$(BIN)/python -m pip install --quiet --editable '.[flax,plot,report,track]' --group test --group lint
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable '.[report]' --group docs
 	@touch $@
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.pip

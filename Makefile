@@ -10,7 +10,9 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-slow lint format bench clean
+AXE    := .cache/axe/node_modules/axe-core/axe.min.js
+
+.PHONY: help demo browser test test-slow lint format docs bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,7 +20,16 @@ help: ## list the targets
 demo: $(VENV)/.run ## install, train on the embedded data and compare the methods
 	$(BIN)/headstart run $(ARGS)
 
-test: $(VENV)/.dev ## install what the tests need and run all but the slow ones
+browser: ## find or install what tests of pages use: Chromium, its driver, axe-core; without them those tests are skipped
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq >/dev/null && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium chromium-driver >/dev/null; } || \
+	  echo "Chromium and chromedriver are not here and cannot be installed: tests of pages will be skipped."
+	@[ -f $(AXE) ] || { command -v npm >/dev/null && mkdir -p .cache/axe && \
+	  npm install --silent --no-audit --no-fund --prefix .cache/axe axe-core@4 >/dev/null 2>&1; } || \
+	  echo "axe-core is not here and cannot be installed: tests of accessibility will be skipped."
+
+test: $(VENV)/.dev browser ## install what the tests need and run all but the slow ones
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
 
 test-slow: $(VENV)/.dev ## run the slow tests only
@@ -32,6 +43,10 @@ lint: $(VENV)/.dev ## check style, formatting and types
 format: $(VENV)/.dev ## rewrite the code in the common style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.docs ## build the documentation as a site that works offline; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet $(ARGS)
+	@echo "The site: .cache/site/index.html"
 
 bench: $(VENV)/.bench ## measure speed and memory against the bars
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -55,7 +70,11 @@ $(VENV)/.run: pyproject.toml | $(VENV)/.pip
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.pip
-	$(BIN)/python -m pip install --quiet --editable '.[deploy,flax,plot,track]' --group test --group lint
+	$(BIN)/python -m pip install --quiet --editable '.[deploy,flax,plot,report,track]' --group test --group lint
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.pip
+	$(BIN)/python -m pip install --quiet --editable '.[report]' --group docs
 	@touch $@
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.pip

@@ -1,4 +1,4 @@
-from . import artifact, data, deploy, experiment, metrics, models, problems, report, simulate, theory, wire
+from . import artifact, comparisons, data, deploy, experiment, metrics, models, problems, report, simulate, theory, wire
 from ._version import __version__
 from .algorithms import (
     ALGORITHMS,
@@ -27,6 +27,7 @@ from .algorithms import (
     scgd,
 )
 from .artifact import Predictor, load
+from .comparisons import compare, compare_runs
 from .core import Automatic, Diminishing, Exact, FirstOrder, HessianFree, Optimizer, Round, StepDecay
 from .data import Federation
 from .devices import use_cpu_devices
@@ -91,6 +92,9 @@ __all__ = [
     "UsageError",
     "__version__",
     "artifact",
+    "compare",
+    "compare_runs",
+    "comparisons",
     "data",
     "deploy",
     "experiment",

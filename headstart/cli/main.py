@@ -1,5 +1,4 @@
-"""The `headstart` command: `run`, `adapt`, `predict`, `inspect`, `export`, `plan`, `reproduce`, `algorithms`, `data`,
-`deploy`.
+"""The `headstart` command: every one of its commands, put together.
 
 A command is a function with a file of its own, which imports what it needs when it is called: so help and completion
 start no JAX.
@@ -11,10 +10,12 @@ from typing import Annotated
 import typer
 
 from headstart.cli.algorithms import algorithms
+from headstart.cli.compare import compare
 from headstart.cli.data import data_app
 from headstart.cli.deploy import deploy_app
 from headstart.cli.model import adapt, export, inspect, predict
 from headstart.cli.plan import plan
+from headstart.cli.report import report
 from headstart.cli.reproduce import reproduce
 from headstart.cli.run import run
 from headstart.errors import HeadstartError, UsageError
@@ -86,6 +87,8 @@ app.command()(predict)
 app.command()(inspect)
 app.command()(export)
 app.command()(plan)
+app.command()(report)
+app.command()(compare)
 app.command()(reproduce)
 app.command()(algorithms)
 app.add_typer(data_app, name="data")

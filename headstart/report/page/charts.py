@@ -1,0 +1,121 @@
+"""Charts in Altair, from columns; the page draws them, and fits them to its width and colours."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from headstart.errors import UsageError
+from headstart.report.page.document import Figure
+
+__all__ = ["Columns", "altair", "figure", "finite", "legend", "lines", "points", "round_numbers", "source"]
+
+HEIGHT = 300
+DIGITS = 5
+"""Significant ones, of what is drawn."""
+
+Columns = Mapping[str, Sequence[Any]]
+
+
+def altair() -> Any:
+    """The charting library, which the extra ``report`` installs."""
+    try:
+        import altair as alt
+    except ImportError as error:
+        raise UsageError("Altair is not installed.", "Install it: pip install 'headstart[report]'.") from error
+    return alt
+
+
+def figure(name: str, title: str, caption: str, alternative: str, chart: Any, **data: Columns) -> Figure:
+    """A chart that names its data sets, with those; as wide as the page has room for."""
+    fitting = altair().AutoSizeParams(type="fit-x", contains="padding")
+    spec = chart.properties(width="container", height=HEIGHT, autosize=fitting).to_dict()
+    for unwanted in ("$schema", "config"):  # the page has its own look
+        spec.pop(unwanted, None)
+    return Figure(name, title, caption, alternative, spec, data)
+
+
+def source(name: str = "rows") -> Any:
+    """The data set of that name."""
+    return altair().NamedData(name=name)
+
+
+def finite(value: float) -> float | None:
+    """A number with as many digits as can be seen, or nothing."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.{DIGITS}g}")
+
+
+def round_numbers(values: Iterable[float]) -> list[float | None]:
+    """Every number with as many digits as can be seen."""
+    return [finite(float(value)) for value in values]
+
+
+def legend(**options: Any) -> Any:
+    """Under the chart, where a phone has room for it."""
+    return altair().Legend(orient="bottom", direction="vertical", labelLimit=300, symbolOpacity=1, **options)
+
+
+def lines(
+    x: str,
+    x_title: str,
+    y: str,
+    y_title: str,
+    *,
+    colour: str = "method",
+    order: Sequence[str],
+    dash: str | None = None,
+    dashes: Sequence[str] = (),
+    band: bool = False,
+    marked: bool = False,
+    whole: bool = False,
+    tooltip: Sequence[str] = (),
+) -> Any:
+    """A line per value of ``colour`` (and of ``dash``), over the bands from low to high of the data set ``band``.
+
+    ``whole`` is for a horizontal axis of whole numbers.
+    """
+    alt = altair()
+    base = alt.Chart().encode(
+        x=alt.X(
+            f"{x}:Q",
+            title=x_title,
+            scale=alt.Scale(zero=False, nice=False),
+            axis=alt.Axis(tickMinStep=1) if whole else alt.Undefined,
+        ),
+        color=alt.Color(f"{colour}:N", title=None, sort=list(order), legend=legend(symbolType="stroke")),
+    )
+    layers = []
+    if band:
+        area = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=y_title), y2="high:Q")
+        layers.append(area.properties(data=source("band")))
+    encoding: dict[str, Any] = {
+        "y": alt.Y(f"{y}:Q", title=y_title, scale=alt.Scale(zero=False)),
+        "tooltip": [
+            alt.Tooltip(f"{name}:{'N' if name in (colour, dash) else 'Q'}") for name in tooltip or (colour, x, y)
+        ],
+    }
+    if dash is not None:
+        patterns = [[1, 0], [5, 3], [2, 2], [8, 3, 2, 3], [1, 3]]
+        scale = alt.Scale(domain=list(dashes), range=[patterns[i % len(patterns)] for i in range(len(dashes))])
+        encoding["strokeDash"] = alt.StrokeDash(
+            f"{dash}:N", title=None, scale=scale, legend=legend(symbolType="stroke")
+        )
+    line = base.mark_line(strokeWidth=2, point={"size": 30} if marked else False).encode(**encoding)
+    layers.append(line.properties(data=source()))
+    return alt.layer(*layers) if len(layers) > 1 else layers[0]
+
+
+def points(x: str, x_title: str, y: str, y_title: str, *, order: Sequence[str], tooltip: Sequence[str]) -> Any:
+    """A point per row, coloured by method."""
+    alt = altair()
+    return (
+        alt.Chart(source())
+        .mark_point(filled=True, opacity=0.65, size=36)
+        .encode(
+            x=alt.X(f"{x}:Q", title=x_title, scale=alt.Scale(zero=False, padding=8)),
+            y=alt.Y(f"{y}:Q", title=y_title, scale=alt.Scale(zero=False, padding=8)),
+            color=alt.Color("method:N", title=None, sort=list(order), legend=legend()),
+            tooltip=[alt.Tooltip(f"{name}:{'N' if name in ('client', 'method') else 'Q'}") for name in tooltip],
+        )
+    )

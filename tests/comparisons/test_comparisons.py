@@ -1,0 +1,171 @@
+"""Comparisons: budgets by the accounts of real runs, seeds as runs of their own, and statistics by hand."""
+
+import numpy as np
+import pytest
+
+import headstart as hs
+from headstart.comparisons import Comparison, Entry, Spent, per_round
+from headstart.comparisons.budget import affordable
+from headstart.errors import UsageError
+from headstart.metrics import ACCURACY, RMSE
+from headstart.statistics import holm, paired_test
+from tests.report.page.made_up import write_run
+
+PROBLEM = hs.Regression(hs.MLP(inputs=1, outputs=1, hidden=(4,)))
+
+
+def entry(title: str, own: np.ndarray, **about: object) -> Entry:
+    """A method with such scores: one row per seed, one column per client."""
+    seeds, clients = own.shape
+    known = {
+        "title": title, "settings": {"lr": 0.1}, "seeds": tuple(range(seeds)),
+        "clients": np.array([f"c{i:02d}" for i in range(clients)]), "new": np.arange(clients) >= clients // 2,
+        "steps": (0, 1), "scores": np.stack([own - 0.2, own], axis=1), "spent": Spent(10, 200, 3e6),
+        "rounds": np.array([0, 5, 10]), "curve": np.stack([own.mean(axis=1)] * 3),
+    }  # fmt: skip
+    return Entry(**{**known, **about})
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    rng = np.random.default_rng(3)
+    base = rng.uniform(0.4, 0.6, size=(5, 24))
+    scores = [base + shift + 0.02 * rng.normal(size=base.shape) for shift in (0.1, 0.0, 0.09)]
+    return Comparison(ACCURACY, [entry(n, s) for n, s in zip("abc", scores, strict=True)], "rounds")
+
+
+def test_judged_are_new_clients(comparison):
+    assert comparison.judged == "new"
+    assert comparison.clients.tolist() == [f"c{i:02d}" for i in range(12, 24)]
+    first = comparison.entries[0]
+    assert comparison.means()[0].mean == pytest.approx(first.scores[:, 1, 12:].mean())
+    assert comparison.order()[-1] == 1
+
+
+def test_tests_over_seeds_are_on_means_over_clients(comparison):
+    pairs = comparison.over_seeds()
+    assert [(pair.first, pair.second) for pair in pairs] == [("a", "b"), ("a", "c"), ("b", "c")]
+    rows = [e.scores[:, 1, 12:].mean(axis=1) for e in comparison.entries]
+    expected = [paired_test(rows[i], rows[j]) for i, j in ((0, 1), (0, 2), (1, 2))]
+    assert [pair.test for pair in pairs] == expected
+    assert [pair.p for pair in pairs] == holm([test.t_p for test in expected])
+    assert pairs[0].differs()
+
+
+def test_tests_over_clients_are_on_means_over_seeds(comparison):
+    rows = [e.scores[:, 1, 12:].mean(axis=0) for e in comparison.entries]
+    expected = [paired_test(rows[i], rows[j]) for i, j in ((0, 1), (0, 2), (1, 2))]
+    assert [pair.p for pair in comparison.over_clients()] == holm([test.rank_p for test in expected])
+    best = np.argmax(np.stack(rows), axis=0)
+    assert comparison.best_for().tolist() == best.tolist()
+
+
+def test_less_is_better_for_an_error():
+    low, high = np.full((3, 8), 0.1) + 0.01 * np.arange(8), np.full((3, 8), 0.5)
+    found = Comparison(RMSE, [entry("high", high), entry("low", low)], "rounds")
+    assert found.order() == [1, 0]
+    (pair,) = found.over_clients()
+    assert pair.test.difference.mean < 0
+    assert set(found.best_for()) == {1}
+    assert found.ranking().ranks.tolist() == [2.0, 1.0]
+
+
+def test_ties_and_lost_methods_win_nothing():
+    same = np.full((2, 8), 0.5)
+    lost = entry("lost", np.full((2, 8), np.nan))
+    found = Comparison(ACCURACY, [lost, entry("a", same), entry("b", same)], "rounds")
+    assert set(found.best_for()) == {-1}
+    assert found.order()[-1] == 0
+    report = hs.report.comparison_report(found)
+    assert "cannot be told from" in report.markdown()
+
+
+def test_only_shared_clients_and_seeds_count():
+    one = entry("one", np.random.default_rng(0).uniform(size=(3, 8)), seeds=(0, 1, 2))
+    shuffled = np.random.default_rng(1).permutation(8)
+    other = entry(
+        "other", one.scores[:2, 1][:, shuffled], seeds=(0, 1), clients=one.clients[shuffled], new=one.new[shuffled]
+    )
+    found = Comparison(ACCURACY, [one, other], "rounds")
+    assert found.seeds == [0, 1]
+    assert found.over_seeds()[0].test.ties == 2
+    assert set(found.best_for().tolist()) <= {-1, 0, 1}
+    with pytest.raises(UsageError, match="one method only"):
+        Comparison(ACCURACY, [one], "rounds")
+
+
+def test_the_report_says_it_in_every_form(comparison, tmp_path):
+    made = hs.report.comparison_report(comparison)
+    assert [section.name for section in made.document.sections] == ["means", "tests", "ranks", "winners", "settings"]
+    means = made.document.tables()[0]
+    assert [row[0] for row in means.rows] == [comparison.entries[i].title for i in comparison.order()]
+    assert "differ" in made.document.sentences[1] or "cannot be told" in made.document.sentences[1]
+    for name in ("page.html", "page.md", "page.txt"):
+        assert made.save(tmp_path / name).stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [hs.per_fedavg(batch_size=4), hs.fedavg(batch_size="full", local_steps=2), hs.MOMLv2(batch_size=4)],
+    ids=["per-fedavg", "full", "moml-v2"],
+)
+def test_a_round_costs_what_the_record_says(algorithm):
+    rows = np.arange(24).reshape(6, 4)
+    x = np.linspace(-1, 1, 24, dtype=np.float32)[:, None]
+    federation = hs.Federation.from_arrays(hs.Examples(x, x), rows, rows)
+    cohort = 3
+    told = per_round(algorithm, PROBLEM, federation, cohort=cohort)
+    history = hs.train(
+        algorithm, PROBLEM, federation, rounds=1, cohort=cohort, evaluation=hs.Evaluation(steps=(0,)), backend="vmap"
+    ).history.to_pylist()[0]
+    assert told.samples == history["samples"]
+    assert told.bytes == history["bytes_up"] + history["bytes_down"]
+
+
+def test_rounds_that_a_budget_pays_for():
+    budget = Spent(1, 30, 400).times(10)
+    assert affordable(Spent(1, 10, 800), budget, "rounds") == 10
+    assert affordable(Spent(1, 10, 800), budget, "samples") == 30
+    assert affordable(Spent(1, 10, 800), budget, "bytes") == 5
+    assert affordable(Spent(1, 0, 0), budget, "bytes") == 10
+
+
+def test_seeds_are_runs_of_their_own(tmp_path):
+    """A method with a seed in a comparison is that method trained alone with the seed, to rounding."""
+    experiment = hs.Experiment(
+        hs.per_fedavg(batch_size=5, inner_lr=0.01), PROBLEM, hs.data.sine(clients=5, held_out=2),
+        baselines={"fedavg": hs.fedavg(batch_size=5)}, rounds=3, cohort=1.0, backend="vmap",
+    )  # fmt: skip
+    found = hs.compare(experiment, seeds=[4, 1], at="samples")
+    assert [entry.title for entry in found.entries] == ["MetaFL", "fedavg"]
+    assert [entry.spent.rounds for entry in found.entries] == [3, 9]
+    assert found.entries[0].spent.samples == found.entries[1].spent.samples
+    alone = hs.train(
+        hs.fedavg(batch_size=5), PROBLEM, experiment.federation, rounds=9, cohort=1.0, seed=1, backend="vmap"
+    ).table.to_pylist()
+    last = [row[found.metric.name] for row in alone if row["round"] == 9 and row["steps"] == 1]
+    assert found.entries[1].scores[1, 1] == pytest.approx(last, rel=1e-4)
+    with pytest.raises(UsageError, match="no method 'fedavgg'"):
+        hs.compare(experiment, methods=["fedavgg"])
+
+
+def test_runs_that_differ_in_the_seed_are_seeds_of_one_method(tmp_path):
+    runs = [write_run(tmp_path / f"s{seed}", seed=seed) for seed in range(3)]
+    found = hs.compare_runs(runs, at="rounds")
+    assert [(e.title, e.seeds) for e in found.entries] == [("per-fedavg", (0, 1, 2)), ("fedavg", (0, 1, 2))]
+    record = hs.load_run(runs[1]).methods["fedavg"].table.to_pylist()
+    last = {row["client"]: row["accuracy"] for row in record if row["round"] == 50 and row["steps"] == 5}
+    mine = found.entries[1]
+    assert dict(zip(mine.clients, mine.scores[1, -1], strict=True)) == pytest.approx(last)
+    cheap = hs.compare_runs(runs, at="samples").entries
+    assert cheap[0].spent == Spent(50, 40_000, 50e6)
+    assert cheap[1].spent.samples <= 40_000
+    assert cheap[1].rounds[-1] == 20
+    with pytest.raises(UsageError, match="same seed"):
+        hs.compare_runs([runs[0], runs[0]])
+
+
+def test_methods_by_name_take_over_settings():
+    experiment = hs.comparisons.experiment_of(methods=["per-fedavg", "fedprox"], settings=["train.rounds=2"])
+    assert experiment.config["baselines"]["fedprox"]["local_steps"] == 10
+    assert experiment.config["train"]["rounds"] == 2

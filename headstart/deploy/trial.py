@@ -3,12 +3,12 @@
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headstart.deploy.folders import init
+from headstart.deploy.processes import end
 from headstart.deploy.server_watch import Outcome, ServerWatch
 from headstart.deploy.site_watch import SiteWatch
 from headstart.deploy.watching import EventTail, Seen
@@ -65,24 +65,37 @@ def up(
 
 def _watched(server: Path, places: Mapping[str, Path], watch: Callable[[Seen], None]) -> tuple[Outcome, Seen]:
     events, seen = EventTail(server), Seen()
-    with ExitStack() as stack:
-        serving = stack.enter_context(ServerWatch(server))
-        watching = {name: stack.enter_context(SiteWatch(path)) for name, path in places.items()}
-        outcome = None
-        while outcome is None:
-            outcome = serving.step()
-            for name, site in list(watching.items()):
-                try:
-                    site.step()
-                except HeadstartError as error:
-                    # One that is not let in any more; the others go on.
-                    serving.events.tell("lost", site=name, reason=str(error).partition("\n")[0])
-                    watching.pop(name).stop()
-            for event in events.read():
-                seen.take(event)
-            watch(seen)
-            time.sleep(TICK_SECONDS)
+    sites = {name: SiteWatch(path) for name, path in places.items()}
+    with ServerWatch(server) as serving:
+        try:
+            while (outcome := serving.step()) is None:
+                _tend(sites, serving)
+                _look(events, seen, watch)
+                time.sleep(TICK_SECONDS)
+        finally:
+            # Training first, so that it does not see its sites go; then all sites at once, while the server is there.
+            serving.pause()
+            end([pid for site in sites.values() for pid in site.pids])
+            for site in sites.values():
+                site.stop()
+    _look(events, seen, watch)
     return outcome, seen
+
+
+def _tend(sites: dict[str, SiteWatch], serving: ServerWatch) -> None:
+    for name, site in list(sites.items()):
+        try:
+            site.step()
+        except HeadstartError as error:
+            # One that is not let in any more; the others go on.
+            serving.events.tell("lost", site=name, reason=str(error).partition("\n")[0])
+            sites.pop(name).stop()
+
+
+def _look(events: EventTail, seen: Seen, watch: Callable[[Seen], None]) -> None:
+    for event in events.read():
+        seen.take(event)
+    watch(seen)
 
 
 def _free_ports(count: int) -> list[int]:

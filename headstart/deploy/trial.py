@@ -14,7 +14,7 @@ from headstart.deploy.site_watch import SiteWatch
 from headstart.deploy.watching import EventTail, Seen
 from headstart.errors import HeadstartError, UsageError
 
-__all__ = ["Trial", "up"]
+__all__ = ["Trial", "free_ports", "up"]
 
 TICK_SECONDS = 0.1
 HERE = "127.0.0.1"
@@ -51,7 +51,7 @@ def up(
     if experiment is not None:
         if sites is None:
             raise UsageError("How many sites are there to be?", "Say sites=5, or --sites 5.")
-        ports = _free_ports(sites + 2)
+        ports = free_ports(sites + 2)
         init(
             root, experiment, sites, host=HERE, port=ports[0], listen=HERE, superlink_port=ports[1],
             first_site_port=ports[2], settings=settings, split=True, deploy=deploy,
@@ -98,7 +98,7 @@ def _look(events: EventTail, seen: Seen, watch: Callable[[Seen], None]) -> None:
     watch(seen)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """So many ports in a row that nobody uses now."""
     for first in range(20000, 60000, count + 7):
         if all(_free(first + i) for i in range(count)):

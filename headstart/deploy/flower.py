@@ -26,8 +26,6 @@ dependencies = []
 
 [tool.flwr.app]
 publisher = "headstart"
-fab-format-version = 1
-flwr-version-target = "1.41.0"
 
 [tool.flwr.app.components]
 serverapp = "headstart.deploy.server_app:app"

@@ -43,7 +43,8 @@ FLEET_CALLS = frozenset(
     )
 )  # fmt: skip
 """What a site needs. Registering nodes is left out: that is what the roster is for."""
-ACTIVATE, PULL, PUSH = (PREFIX + name for name in ("activate-node", "pull-messages", "push-messages"))
+PULL, PUSH = PREFIX + "pull-messages", PREFIX + "push-messages"
+CONNECTING = (PREFIX + "activate-node", PREFIX + "register-node")
 HELLO = "/v1/headstart/hello"
 """Answered by the gateway itself: which name of the roster the caller's key has."""
 PASSED_HEADERS = ("content-type", "accept")
@@ -96,8 +97,8 @@ def gateway(doorkeeper: Doorkeeper, upstream: Upstream, events: Events, max_byte
                 _check_pushed(body, site)
         except Refused as refused:
             refusals.note(refused, path, "" if request.client is None else request.client.host)
-            # A node that is told 401 ends itself; while it still connects, 403 makes it say why.
-            status = 403 if path == ACTIVATE else refused.status
+            # A node that is told 401 ends itself. While it still connects, 401 or 403 would leave it hanging.
+            status = 412 if path in CONNECTING else refused.status
             return JSONResponse({"detail": refused.reason}, status_code=status)
         except ClientDisconnect:
             return Response(status_code=400)

@@ -121,10 +121,14 @@ class Keeper:
         """A process that ended so often, so soon after each start, that something must be wrong with it."""
         return next((child for child in self.children if child.failures > HOPELESS), None)
 
+    @property
+    def pids(self) -> list[int]:
+        """Of those that run, the last that was started first."""
+        return [child.process.pid for child in reversed(self.children) if child.process is not None and child.running]
+
     def stop(self) -> None:
-        """End all of them, and whatever they have started; the last that was started is asked first."""
-        pids = [child.process.pid for child in reversed(self.children) if child.process is not None and child.running]
-        end(pids)
+        """End all of them, and whatever they have started."""
+        end(self.pids)
         for child in self.children:
             if child.process is not None:
                 child.process.wait()

@@ -22,6 +22,8 @@ from headstart.errors import HeadstartError, UsageError
 __all__ = ["Outcome", "ServerWatch", "run_server"]
 
 TICK_SECONDS, LOOK_SECONDS, ASK_SECONDS = 0.1, 0.5, 5.0
+LAST_SECONDS = 10.0
+"""How long a training process may take to end once it has said that it is done."""
 MAX_BYTES = 2**30
 """The largest call that the gateway lets through; larger messages come in pieces."""
 
@@ -75,12 +77,17 @@ class ServerWatch:
         except NotThere:
             return None
 
-    def stop(self) -> None:
-        """End the run and all processes."""
-        if self._run is not None and self._link is not None:
-            with suppress(NotThere):
-                self._link.stop(self._run.number)
+    def pause(self) -> None:
+        """End the training process, which goes on from its checkpoint when it is started again."""
+        run, self._run = self._run, None
         _end_training(self.place.pid)
+        if run is not None and self._link is not None:
+            with suppress(NotThere):
+                self._link.stop(run.number)
+
+    def stop(self) -> None:
+        """End all processes; training first, so that it does not see the others go."""
+        self.pause()
         self.keeper.stop()
         if self._link is not None:
             self._link.close()
@@ -137,14 +144,16 @@ class _Run:
     outcome: Outcome | None = None
     progress: bool = False
     _asked: float = field(default_factory=time.monotonic)
+    _told: float | None = None
 
     def ended(self, link: SuperLink, superlink: int, pid: Path, now: float) -> str | None:
         """How it ended, if it has."""
         number = _pid(pid)
         dead = number is not None and not psutil.pid_exists(number)
         self._learn()
-        if self.outcome is not None and (dead or number is None):
-            return "it said so"
+        if self.outcome is not None:
+            self._told = now if self._told is None else self._told
+            return "it said so" if dead or now - self._told > LAST_SECONDS else None
         if dead:
             return "its process has died"
         if superlink != self.superlink:

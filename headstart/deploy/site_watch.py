@@ -67,6 +67,11 @@ class SiteWatch:
                 self._keeper.children = [self._worker, self._node]
         self._keeper.tend()
 
+    @property
+    def pids(self) -> list[int]:
+        """Of its processes."""
+        return self._keeper.pids
+
     def stop(self) -> None:
         """End its processes; the server is told."""
         self._keeper.stop()

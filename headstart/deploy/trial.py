@@ -3,18 +3,18 @@
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headstart.deploy.folders import init
+from headstart.deploy.processes import end
 from headstart.deploy.server_watch import Outcome, ServerWatch
 from headstart.deploy.site_watch import SiteWatch
 from headstart.deploy.watching import EventTail, Seen
 from headstart.errors import HeadstartError, UsageError
 
-__all__ = ["Trial", "up"]
+__all__ = ["Trial", "free_ports", "up"]
 
 TICK_SECONDS = 0.1
 HERE = "127.0.0.1"
@@ -51,7 +51,7 @@ def up(
     if experiment is not None:
         if sites is None:
             raise UsageError("How many sites are there to be?", "Say sites=5, or --sites 5.")
-        ports = _free_ports(sites + 2)
+        ports = free_ports(sites + 2)
         init(
             root, experiment, sites, host=HERE, port=ports[0], listen=HERE, superlink_port=ports[1],
             first_site_port=ports[2], settings=settings, split=True, deploy=deploy,
@@ -65,27 +65,40 @@ def up(
 
 def _watched(server: Path, places: Mapping[str, Path], watch: Callable[[Seen], None]) -> tuple[Outcome, Seen]:
     events, seen = EventTail(server), Seen()
-    with ExitStack() as stack:
-        serving = stack.enter_context(ServerWatch(server))
-        watching = {name: stack.enter_context(SiteWatch(path)) for name, path in places.items()}
-        outcome = None
-        while outcome is None:
-            outcome = serving.step()
-            for name, site in list(watching.items()):
-                try:
-                    site.step()
-                except HeadstartError as error:
-                    # One that is not let in any more; the others go on.
-                    serving.events.tell("lost", site=name, reason=str(error).partition("\n")[0])
-                    watching.pop(name).stop()
-            for event in events.read():
-                seen.take(event)
-            watch(seen)
-            time.sleep(TICK_SECONDS)
+    sites = {name: SiteWatch(path) for name, path in places.items()}
+    with ServerWatch(server) as serving:
+        try:
+            while (outcome := serving.step()) is None:
+                _tend(sites, serving)
+                _look(events, seen, watch)
+                time.sleep(TICK_SECONDS)
+        finally:
+            # Training first, so that it does not see its sites go; then all sites at once, while the server is there.
+            serving.pause()
+            end([pid for site in sites.values() for pid in site.pids])
+            for site in sites.values():
+                site.stop()
+    _look(events, seen, watch)
     return outcome, seen
 
 
-def _free_ports(count: int) -> list[int]:
+def _tend(sites: dict[str, SiteWatch], serving: ServerWatch) -> None:
+    for name, site in list(sites.items()):
+        try:
+            site.step()
+        except HeadstartError as error:
+            # One that is not let in any more; the others go on.
+            serving.events.tell("lost", site=name, reason=str(error).partition("\n")[0])
+            sites.pop(name).stop()
+
+
+def _look(events: EventTail, seen: Seen, watch: Callable[[Seen], None]) -> None:
+    for event in events.read():
+        seen.take(event)
+    watch(seen)
+
+
+def free_ports(count: int) -> list[int]:
     """So many ports in a row that nobody uses now."""
     for first in range(20000, 60000, count + 7):
         if all(_free(first + i) for i in range(count)):

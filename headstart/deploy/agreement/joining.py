@@ -15,7 +15,7 @@ from headstart.data.tables.identifiers import MAX_CATEGORIES, RowNumbers, mispla
 from headstart.data.tables.labels import FEW_CLASSES, MAX_CLASSES, LabelSummary, Target
 from headstart.data.tables.moments import Moments
 from headstart.data.tables.roles import Roles, roles_of
-from headstart.data.tables.spans import LEAST_LEVEL, Extent
+from headstart.data.tables.spans import LARGEST, LEAST_LEVEL, Extent
 from headstart.data.tables.splitting import check_spelling, worded
 from headstart.deploy.agreement.said import Answer
 from headstart.deploy.agreement.terms import Terms
@@ -108,12 +108,8 @@ def _columns(answer: Answer) -> dict[str, str]:
         raise answer.refused("no list of columns")
     columns = {}
     for pair in told:
-        if (
-            not isinstance(pair, (list, tuple))
-            or len(pair) != 2
-            or pair[1] not in TYPES
-            or not isinstance(pair[0], str)
-        ):
+        good = isinstance(pair, (list, tuple)) and len(pair) == 2 and all(isinstance(text, str) for text in pair)
+        if not good or pair[1] not in TYPES:
             raise answer.refused(f"{pair!r:.50} as a column")
         columns[pair[0]] = pair[1]
     return columns
@@ -286,16 +282,16 @@ def _order(names: Sequence[str], kinds: set[str]) -> np.ndarray:
     return np.array(sorted(range(len(names)), key=lambda i: names[i]), np.int64)
 
 
-def joined_moments(answers: Answers, columns: int, prefix: str = "") -> Moments:
-    """Of the training rows of all sites."""
-    parts = [
-        Moments(
-            answer.counts(f"{prefix}counts", (columns,)).astype(np.float64),
-            answer.numbers(f"{prefix}means", (columns,)),
-            answer.numbers(f"{prefix}squares", (columns,), least=0),
-        )
-        for answer in answers.values()
-    ]
+def joined_moments(answers: Answers, columns: int, prefix: str = "", largest: float = 2 * LARGEST) -> Moments:
+    """Of the training rows of all sites, whose values are no larger than that."""
+    parts = []
+    for answer in answers.values():
+        counts = answer.counts(f"{prefix}counts", (columns,)).astype(np.float64)
+        means = answer.numbers(f"{prefix}means", (columns,))
+        squares = answer.numbers(f"{prefix}squares", (columns,), least=0)
+        if (counts > 2**53).any() or (np.abs(means) > largest).any() or (squares > counts * (2 * largest) ** 2).any():
+            raise answer.refused(f"{prefix}means or squares that no rows have")
+        parts.append(Moments(counts, means, squares))
     return reduce(Moments.joined, parts)
 
 

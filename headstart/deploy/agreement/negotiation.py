@@ -31,6 +31,12 @@ from headstart.errors import UsageError
 
 __all__ = ["Negotiation"]
 
+DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+"""What samples that are arrays may hold."""
+
+MOST_BENT = 200.0
+"""No number is larger than this once it was drawn in."""
+
 Talk = Generator[Said, Answers, Any]
 
 
@@ -145,7 +151,7 @@ class Negotiation:
                 bent = yield Said({
                     "step": "bend", "layout": layout.to_json(), "bends": [[j, *bend] for j, bend in bends.items()]
                 })  # fmt: skip
-                drawn = joined_moments(bent, len(bends))
+                drawn = joined_moments(bent, len(bends), largest=MOST_BENT)
         return fitted_by(layout.encoding, self._terms.standardize, statistics, bends, drawn)
 
 
@@ -153,7 +159,9 @@ def _shape(answer: Answer) -> tuple[tuple[int, ...], str]:
     shape = answer.content.said.get("shape")
     if not isinstance(shape, list) or len(shape) > 8:
         raise answer.refused("no shape of its samples")
-    return tuple(answer.wholes("shape", len(shape), 1, 2**20)), answer.text("dtype")
+    if (dtype := answer.text("dtype")) not in DTYPES:
+        raise answer.refused(f"{dtype!r:.50} as the type of its samples")
+    return tuple(answer.wholes("shape", len(shape), 1, 2**20)), dtype
 
 
 def _medians(columns: int, digits: int, sample: Mapping[str, Any], middles: list[float] | None) -> Talk:

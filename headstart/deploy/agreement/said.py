@@ -29,6 +29,10 @@ class Answer:
     site: str
     content: Said
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.content.said, Mapping):
+            raise self.refused("no table of values")
+
     def refused(self, why: str) -> UsageError:
         """What is wrong with the answer, by the site's name."""
         return UsageError(

@@ -16,7 +16,10 @@ What crosses, and so what a server learns of a site, is this and nothing else:
 
 A mean over few rows tells much of each: a site that is one client of two training rows tells them, in effect. A site
 may name the columns that it is willing to ``describe``, and a ``least_count`` of rows below which it tells neither a
-category nor the moments of a column; the encoding is then no longer exactly that of all rows.
+category nor moments or counts of a column; the encoding is then no longer exactly that of all rows.
+
+All this holds of a server that asks what `Negotiation` asks. One that asks otherwise, say as if a single client
+trained, is told the same sums over that client's rows: then ``least_count`` stands between it and single rows.
 """
 
 from collections.abc import Mapping
@@ -173,6 +176,8 @@ class SiteData:
         local = self._local(layout)
         x, _, _ = _training(local, layout)
         rows = _sampled(local, said)
+        if len(rows) < self._least_count:
+            rows = rows[:0]
         counts = np.zeros((len(layout.encoding.numbers), 2**STEP), np.int64)
         for k, (j, _) in enumerate(layout.encoding.numbers):
             descent = said["descents"][k]

@@ -224,3 +224,67 @@ def test_what_cannot_be_joined_is_said(tmp_path):
         agree(own, opened(own, {"a": tmp_path / "a.npz", "b": tmp_path / "b.npz"}))
     with pytest.raises(UsageError, match="the samples of this data set have no owners"):
         Negotiation({"name": "mnist"})
+
+
+JUNK = (
+    None,
+    True,
+    -1,
+    10**30,
+    1.5,
+    float("nan"),
+    "",
+    "x" * 20_000,
+    [],
+    [[]],
+    {},
+    {"a": {}},
+    [None],
+    ["a", "a"],
+    [1, 2],
+)
+
+
+def spoilt(rng, value):
+    """The value with junk somewhere in it."""
+    if isinstance(value, dict) and value and rng.random() < 0.8:
+        key = sorted(value)[rng.integers(len(value))]
+        return {**value, key: spoilt(rng, value[key])}
+    if isinstance(value, list) and value and rng.random() < 0.6:
+        place = rng.integers(len(value))
+        return [spoilt(rng, one) if i == place else one for i, one in enumerate(value)]
+    return JUNK[rng.integers(len(JUNK))]
+
+
+def spoilt_array(rng, array):
+    ways = [
+        lambda: np.full(array.shape, np.nan), lambda: array.astype(float) * -1e300, lambda: array[:0],
+        lambda: array[..., None], lambda: np.array(3), lambda: array.astype(complex), lambda: -array.astype(float),
+        lambda: (array.astype(float) + 1e18).astype(np.int64), lambda: np.zeros((2, 10**5)),
+    ]  # fmt: skip
+    return ways[rng.integers(len(ways))]()
+
+
+def test_no_answer_brings_the_server_down(paths):
+    """Whatever a site answers, there is an agreement or an error that a person can read."""
+    _, heard = talk(SECTION, opened(SECTION, paths))
+    recorded = [answers for _, _, answers in heard]
+    rng = np.random.default_rng(7)
+    refused = 0
+    for _ in range(400):
+        at = rng.integers(len(recorded))
+        negotiation = Negotiation(SECTION)
+        try:
+            for i, answers in enumerate(recorded):
+                said, arrays = answers["site 1"]
+                if i == at:
+                    if arrays and rng.random() < 0.6:
+                        name = sorted(arrays)[rng.integers(len(arrays))]
+                        arrays = {**arrays, name: spoilt_array(rng, arrays[name])}
+                    else:
+                        said = spoilt(rng, said)
+                negotiation.take({**answers, "site 1": Said(said, arrays)})
+            assert negotiation.agreement().digest
+        except UsageError:
+            refused += 1
+    assert refused > 250

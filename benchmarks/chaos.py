@@ -1,0 +1,429 @@
+"""A federation under faults: in every round something goes wrong at a site, and the server is killed more than once.
+
+    python -m benchmarks.chaos [--sites 10] [--rounds 30] [--seed 0] [--out DIR]
+
+Real processes: SuperLink, gateway, training process, and a SuperNode and a worker for every site, with keys and TLS.
+The method keeps memories at the clients, so that a round that is lost or counted twice shows. Afterwards it is checked
+that
+
+- training has ended, and the record has every round once,
+- the event log names every fault, with the site,
+- model and memories are, number by number, those of a calm run in one process that leaves out whom this one left out,
+- the scores are near those of a calm run that leaves out nobody.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from headstart.deploy.events import read_events
+from headstart.deploy.fleet import LocalFleet
+from headstart.deploy.folders import init
+from headstart.deploy.messages import Fault, Message
+from headstart.deploy.places import ServerPlace, SitePlace
+from headstart.deploy.processes import end
+from headstart.deploy.site_watch import SiteWatch
+from headstart.deploy.trial import free_ports
+
+EXPERIMENT = """
+seed = 11
+[data]
+name = "own"
+path = "table.csv"
+client = "who"
+label = "y"
+held_out = 0
+[model]
+name = "mlp"
+hidden = [16]
+[algorithm]
+name = "local-moml"
+setting = "cross-silo"
+inner_lr = 0.05
+outer_lr = 0.05
+local_steps = 3
+batch_size = 10
+[train]
+rounds = {rounds}
+cohort = 1.0
+[evaluate]
+every = 1000
+steps = [0, 1]
+"""
+METHOD = "local-moml"
+DEPLOY = {"quorum": 0.5, "round_timeout": 60.0, "site_deadline": 40.0, "join_timeout": 600.0, "retry_seconds": 2.0}
+LIED = {
+    "nan": "not finite", "infinity": "not finite", "shape": "arrays", "old round": "stale", "garbage": "garbled",
+}  # fmt: skip
+"""What a worker can send in place of its answer, and what the server should make of it."""
+ORDER = "fault"
+"""The file by which a worker is told to do so, once."""
+
+
+# The site's side: a worker that lies when it is told to.
+
+
+def worker(folder: Path) -> None:
+    """A site's worker, whose next answer to a round is what the file ``fault`` says."""
+    from headstart.deploy.worker import Worker, site_of
+
+    place = SitePlace.read(folder.resolve())
+    site = site_of(place)
+    last = b""
+
+    def answer(content: bytes) -> bytes:
+        nonlocal last
+        honest = site.answer(content)
+        order = place.folder / ORDER
+        if Message.unpack(content, with_arrays=False).head.kind != "work":
+            return honest
+        before, last = last, honest
+        if not order.exists():
+            return honest
+        fault = order.read_text()
+        order.unlink()
+        return _lie(fault, honest, before)
+
+    Worker(place.socket, answer).serve()
+
+
+def _lie(fault: str, honest: bytes, before: bytes) -> bytes:
+    message = Message.unpack(honest)
+    arrays = {name: np.array(array) for name, array in message.arrays.items()}
+    floats = [name for name, array in arrays.items() if array.dtype.kind == "f" and array.size > 1]
+    if fault == "garbage":
+        return random.randbytes(len(honest))
+    if fault == "old round":
+        return before or replace(message, head=replace(message.head, round=message.head.round - 1)).pack()
+    if fault == "shape":
+        arrays[floats[0]] = arrays[floats[0]][..., :-1]
+    else:
+        arrays[floats[0]].flat[0] = np.nan if fault == "nan" else np.inf
+    return replace(message, arrays=arrays).pack()
+
+
+# The storm.
+
+
+@dataclass
+class Done:
+    """A fault that was made, and how the log should name it."""
+
+    round: int
+    site: str
+    fault: str
+    seen: Callable[[list[dict[str, Any]]], bool]
+    after: int
+    """How many events there had been before it."""
+
+
+class Storm:
+    """Sites in this process's care, a server in another, and something that goes wrong in every round."""
+
+    def __init__(self, root: Path, server: Path, sites: Mapping[str, Path], seed: int):
+        self.root, self.place = root, ServerPlace(server)
+        self.random = random.Random(seed)
+        self.sites = {name: SiteWatch(path) for name, path in sites.items()}
+        for name, path in sites.items():
+            self.sites[name]._worker.command = [sys.executable, "-m", "benchmarks.chaos", "worker", str(path)]
+        self.serving: Popen | None = None
+        self.done: list[Done] = []
+        self.waking: list[tuple[float, Callable[[], None]]] = []
+        self.plan: dict[int, str] = {}
+
+    def run(self, rounds: int, server_kills: int) -> None:
+        kinds = ["kill worker", "kill node", "hang", "slow", "restart node", *LIED]
+        bag: list[str] = []
+        for k in range(rounds):
+            if not bag:
+                bag = self.random.sample(kinds, len(kinds))
+            self.plan[k] = bag.pop()
+        for i, how in enumerate(["kill training", "kill superlink", "kill server"][:server_kills]):
+            self.plan[(i + 1) * rounds // (server_kills + 1)] = how
+        struck = -1
+        self._serve()
+        while True:
+            for site in self.sites.values():
+                site.step()
+            self._wake()
+            events = read_events(self.place.folder)
+            if events and events[-1]["event"] in ("finished", "stopped"):
+                break
+            assert self.serving is not None
+            if self.serving.poll() is not None:
+                self._serve()
+            opened = max((e["round"] for e in events if e["event"] == "opened"), default=-1)
+            if opened > struck:
+                struck = opened
+                self._strike(opened, len(events))
+            time.sleep(0.1)
+        self.serving.wait(120)
+
+    def stop(self) -> None:
+        pids = [] if self.serving is None else [self.serving.pid]
+        end([*pids, *(pid for site in self.sites.values() for pid in site.pids)])
+
+    def _serve(self) -> None:
+        words = ["headstart", "deploy", "server", str(self.place.folder)]
+        script = f"import sys; sys.argv = {words!r}; from headstart.cli import main; main()"
+        with (self.root / "server.log").open("ab") as log:
+            self.serving = Popen([sys.executable, "-c", script], stdout=log, stderr=log)
+
+    def _strike(self, k: int, after: int) -> None:
+        fault = self.plan.get(k)
+        if fault is None:
+            return
+        name = self.random.choice(list(self.sites))
+        print(f"round {k}: {fault}" + ("" if "server" in fault else f" ({name})"), flush=True)
+        getattr(self, f"_{fault.replace(' ', '_')}", lambda *a: self._tell_lie(fault, *a))(k, name, after)
+
+    def _note(self, k: int, site: str, fault: str, after: int, *reasons: str) -> None:
+        def seen(events: list[dict[str, Any]]) -> bool:
+            return any(
+                e.get("site") == site
+                and (e["event"] == "lost" or (e["event"] == "left_out" and e["reason"] in reasons))
+                for e in events
+            )
+
+        self.done.append(Done(k, site, fault, seen, after))
+
+    def _tell_lie(self, fault: str, k: int, name: str, after: int) -> None:
+        (self.sites[name].place.folder / ORDER).write_text(fault)
+        self._note(k, name, fault, after, LIED[fault])
+
+    def _kill_worker(self, k: int, name: str, after: int) -> None:
+        """Whether it is noticed depends on where in its round it is; its messenger waits for the next one."""
+        _kill(self.sites[name]._worker.process)
+        self.done.append(Done(k, name, "kill worker", lambda events: True, after))
+
+    def _kill_node(self, k: int, name: str, after: int) -> None:
+        _kill(self.sites[name]._node.process)
+        self._note(k, name, "kill node", after, "silent", "absent")
+
+    def _restart_node(self, k: int, name: str, after: int) -> None:
+        """Asked to end, and started again at once: within the time in which Flower takes it to be there."""
+        process = self.sites[name]._node.process
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
+        self.done.append(Done(k, name, "restart node", lambda events: True, after))
+
+    def _hang(self, k: int, name: str, after: int) -> None:
+        self._freeze(name, DEPLOY["site_deadline"] + 15.0)
+        self._note(k, name, "hang", after, "slow", "silent")
+
+    def _slow(self, k: int, name: str, after: int) -> None:
+        self._freeze(name, 8.0)
+        self.done.append(Done(k, name, "slow", lambda events: True, after))
+
+    def _freeze(self, name: str, seconds: float) -> None:
+        process = self.sites[name]._worker.process
+        if process is not None:
+            process.send_signal(signal.SIGSTOP)
+            self.waking.append((time.monotonic() + seconds, lambda: process.send_signal(signal.SIGCONT)))
+
+    def _wake(self) -> None:
+        now = time.monotonic()
+        for at, wake in [entry for entry in self.waking if entry[0] <= now]:
+            wake()
+            self.waking.remove((at, wake))
+
+    def _kill_training(self, k: int, name: str, after: int) -> None:
+        os.kill(int(self.place.pid.read_text()), signal.SIGKILL)
+        self._server_note(k, "kill training", after, "run_ended")
+
+    def _kill_superlink(self, k: int, name: str, after: int) -> None:
+        assert self.serving is not None
+        for process in psutil.Process(self.serving.pid).children():
+            if any("flower-superlink" in word for word in process.cmdline()):
+                process.kill()
+        self._server_note(k, "kill superlink", after, "process_ended")
+
+    def _kill_server(self, k: int, name: str, after: int) -> None:
+        assert self.serving is not None
+        self.serving.kill()
+        self._server_note(k, "kill server", after, "resumed")
+
+    def _server_note(self, k: int, fault: str, after: int, kind: str) -> None:
+        self.done.append(Done(k, "server", fault, lambda events: any(e["event"] == kind for e in events), after))
+
+
+def _kill(process: Popen | None) -> None:
+    if process is not None:
+        process.kill()
+
+
+# What is checked afterwards.
+
+
+class Calm(LocalFleet):
+    """Sites in this process, of which some are absent in some rounds."""
+
+    def __init__(self, sites: Mapping[str, Path], counted: Mapping[int, set[str]] | None):
+        from headstart.deploy.worker import site_of
+
+        super().__init__({name: site_of(SitePlace.read(path.resolve())).answer for name, path in sites.items()})
+        self._counted = counted
+
+    def ask(self, questions: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Fault]:
+        heads = {site: Message.unpack(content, with_arrays=False).head for site, content in questions.items()}
+        away = {
+            site for site, head in heads.items()
+            if self._counted is not None and head.kind == "work" and site not in self._counted[head.round]
+        }  # fmt: skip
+        there = {site: content for site, content in questions.items() if site not in away}
+        return super().ask(there, timeout) | {site: Fault("absent") for site in away}
+
+
+def counted_sites(events: list[dict[str, Any]]) -> dict[int, set[str]]:
+    """Whose answers counted in each round: of the last attempt at it that was closed."""
+    asked: dict[tuple[int, int], set[str]] = {}
+    closed: dict[int, int] = {}
+    for event in events:
+        key = (event.get("round", -1), event.get("attempt", -1))
+        if event["event"] == "opened":
+            asked[key] = set(event["sites"])
+        elif event["event"] == "left_out" and event.get("phase") == "work":
+            asked.get(key, set()).discard(event["site"])
+        elif event["event"] == "closed":
+            closed[key[0]] = key[1]
+    return {k: asked[k, attempt] for k, attempt in closed.items()}
+
+
+def calm_run(root: Path, name: str, sites: Mapping[str, Path], server: Path, counted: Any) -> Path:
+    """The same federation in one process, from fresh copies of the folders."""
+    from headstart.deploy.running import serve
+
+    copy = root / name
+    places = {}
+    for site, path in sites.items():
+        places[site] = copy / site
+        shutil.copytree(path, places[site], ignore=shutil.ignore_patterns("state", "flower", "logs", "*.sock", "model"))
+    (copy / "server").mkdir()
+    for file in ("experiment.toml", "deploy.toml", "roster.toml"):
+        shutil.copy2(server / file, copy / "server" / file)
+    serve(copy / "server", Calm(places, counted))
+    return copy
+
+
+def memories(site: Path) -> dict[str, np.ndarray]:
+    """What a site's clients remember as of the last answer that the server has counted."""
+    from headstart.simulate.files import read_arrays
+
+    (index,) = site.glob(f"state/*/{METHOD}/**/index.json")
+    told = json.loads(index.read_text())
+    found = {}
+    for client, file in told["files"].items():
+        arrays, _ = read_arrays(index.parent / f"{file}.safetensors")
+        found |= {name: array for name, array in arrays.items() if name.startswith(f"{client}:")}
+    return found
+
+
+def largest_difference(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> float:
+    """Over all arrays, by the largest number there is."""
+    assert set(a) == set(b), sorted(set(a) ^ set(b))[:5]
+    largest = max(float(np.abs(array).max()) for array in a.values())
+    return max(float(np.abs(a[name] - b[name]).max()) for name in a) / largest
+
+
+def model(run: Path) -> dict[str, np.ndarray]:
+    from headstart.simulate.files import read_arrays
+
+    return read_arrays(run / METHOD / "model.safetensors")[0]
+
+
+def score(run: Path) -> float:
+    """Mean accuracy after one step, at the end."""
+    table = pq.read_table(run / METHOD / "clients.parquet").to_pylist()
+    last = max(row["round"] for row in table)
+    return float(np.mean([row["accuracy"] for row in table if row["round"] == last and row["steps"] == 1]))
+
+
+def write_table(path: Path, clients: int) -> None:
+    rng = np.random.default_rng(0)
+    parts = []
+    for i in range(clients):
+        rows, taste = 60 + 10 * (i % 4), np.concatenate([[1.0, -1.0], rng.normal(size=4)])
+        x = rng.normal(size=(rows, 6))
+        y = np.where(x @ taste + 0.3 * rng.normal(size=rows) > 0, "yes", "no")
+        parts.append(pa.table({"who": [f"c{i:02d}"] * rows, **{f"x{j}": x[:, j] for j in range(6)}, "y": y}))
+    pyarrow.csv.write_csv(pa.concat_tables(parts), path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sites", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--server-kills", type=int, default=3, choices=range(4))
+    parser.add_argument("--out", type=Path, default=None, help="where to keep all of it; left out, a temporary folder")
+    options = parser.parse_args()
+    root = Path(tempfile.mkdtemp(prefix="chaos-")) if options.out is None else options.out
+    root.mkdir(parents=True, exist_ok=True)
+    write_table(root / "table.csv", options.sites)
+    (root / "x.toml").write_text(EXPERIMENT.format(rounds=options.rounds))
+    ports = free_ports(options.sites + 2)
+    fed = init(
+        root / "fed", root / "x.toml", options.sites, host="127.0.0.1", listen="127.0.0.1", port=ports[0],
+        superlink_port=ports[1], first_site_port=ports[2], split=True, deploy=DEPLOY,
+    )  # fmt: skip
+    began = time.monotonic()
+    storm = Storm(root, fed.server, fed.sites, options.seed)
+    try:
+        storm.run(options.rounds, options.server_kills)
+    finally:
+        storm.stop()
+    minutes = (time.monotonic() - began) / 60
+    sys.exit(report(root, fed.server, fed.sites, storm, options.rounds, minutes))
+
+
+def report(root: Path, server: Path, sites: Mapping[str, Path], storm: Storm, rounds: int, minutes: float) -> int:
+    events = read_events(server)
+    table = pq.read_table(server / "run" / METHOD / "rounds.parquet")
+    counted = counted_sites(events)
+    twin = calm_run(root, "twin", sites, server, counted)
+    calm = calm_run(root, "calm", sites, server, None)
+    unnamed = [done for done in storm.done if not done.seen(events[done.after :])]
+    apart = largest_difference(model(server / "run"), model(twin / "server" / "run"))
+    remembered = max(largest_difference(memories(path), memories(twin / name)) for name, path in sites.items())
+    left_out = sum(len(sites) - len(names) for names in counted.values())
+    checks = {
+        f"training has ended in {minutes:.1f} minutes": events[-1]["event"] == "finished" and minutes < 40,
+        f"the record has each of {rounds} rounds once": sorted(table["round"].to_pylist()) == list(range(rounds)),
+        f"the log names all of {len(storm.done)} faults": not unnamed,
+        f"model as in a calm run with the same {left_out} answers left out: {apart:.1e}": apart < 1e-5,
+        f"memories as in that run: {remembered:.1e}": remembered < 1e-5,
+        f"accuracy {score(server / 'run'):.3f}, calm {score(calm / 'server' / 'run'):.3f}": abs(
+            score(server / "run") - score(calm / "server" / "run")
+        )
+        < 0.05,
+    }
+    for done in unnamed:
+        print(f"not named: {done.fault} of {done.site} in round {done.round}")
+    for name, good in checks.items():
+        print(("ok    " if good else "FAILS ") + name)
+    print(f"All of it is in {root}.")
+    return 0 if all(checks.values()) else 1
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["worker"]:
+        worker(Path(sys.argv[2]))
+    else:
+        main()

@@ -203,4 +203,4 @@ def _conclude(result: "RunResult") -> None:
     model = best_model(result.record)
     if model is not None:
         console.print(f"Model:  {escape(str(model))}", soft_wrap=True)
-        console.print("Next:   headstart inspect MODEL; headstart adapt MODEL --data mine.csv --out MINE")
+        console.print("Next:   headstart inspect MODEL, or adapt MODEL --data mine.csv --out MINE")

@@ -46,7 +46,7 @@ class _Texts:
         """Why the column is no feature, if so."""
         distinct = len(self.owners)
         if self.many:
-            return f"it has more than {MAX_CATEGORIES} different texts, as ids have"
+            return f"more than {MAX_CATEGORIES} different texts, as ids have"
         if distinct > 1 and distinct >= NEARLY * rows:
             return "nearly every row has a text of its own, as of an id"
         one_each = sum(map(len, self.owners.values())) == clients
@@ -80,7 +80,7 @@ class _Whole:
         """Why the column is no feature, if so."""
         if not self.possible or rows < LEAST_COUNTED or self.high - self.low != rows - 1:
             return None
-        return "it counts the rows" if 2 * self.sum == (self.low + self.high) * rows else None
+        return "numbers that count the rows" if 2 * self.sum == (self.low + self.high) * rows else None
 
 
 def without_identifiers(source: Source, roles: Roles, asked_for: Sequence[str] | None) -> tuple[Roles, tuple[str, ...]]:
@@ -115,8 +115,7 @@ def without_identifiers(source: Source, roles: Roles, asked_for: Sequence[str] |
     reasons |= {name: why for name, whole in wholes.items() if (why := whole.why_not(rows)) is not None}
     features = tuple(name for name in roles.features if name not in reasons)
     notes = tuple(
-        f"The column {name!r} is left out: {why}. Name the columns to predict from (--features) to choose others."
-        for name, why in reasons.items()
+        _left_out([name for name in reasons if reasons[name] == why], why) for why in dict.fromkeys(reasons.values())
     )
     if not features:
         raise UsageError(
@@ -124,6 +123,12 @@ def without_identifiers(source: Source, roles: Roles, asked_for: Sequence[str] |
             "Add columns that a model can predict from.",
         )
     return replace(roles, features=features), notes
+
+
+def _left_out(names: Sequence[str], why: str) -> str:
+    """A word about columns that are left out for one reason."""
+    columns = f"column {names[0]!r} is" if len(names) == 1 else f"columns {', '.join(map(repr, names))} are"
+    return f"The {columns} left out: {why} (--features names others)."
 
 
 def _counting(source: Source, columns: Sequence[str]) -> dict[str, _Whole]:

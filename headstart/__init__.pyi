@@ -1,4 +1,4 @@
-from . import artifact, data, experiment, metrics, models, problems, report, simulate, theory, wire
+from . import artifact, data, experiment, metrics, models, problems, report, simulate, theory, tuning, wire
 from ._version import __version__
 from .algorithms import (
     ALGORITHMS,
@@ -114,6 +114,7 @@ __all__ = [
     "sweep",
     "theory",
     "train",
+    "tuning",
     "use_cpu_devices",
     "wire",
 ]

@@ -1,4 +1,4 @@
-"""The `headstart` command: `run`, `adapt`, `predict`, `inspect`, `export`, `plan`, `reproduce`, `algorithms`, `data`.
+"""The `headstart` command and its own: `run`, `tune`, `adapt`, `predict`, `inspect`, `export`, `plan` and others.
 
 A command is a function with a file of its own, which imports what it needs when it is called: so help and completion
 start no JAX.
@@ -15,6 +15,7 @@ from headstart.cli.model import adapt, export, inspect, predict
 from headstart.cli.plan import plan
 from headstart.cli.reproduce import reproduce
 from headstart.cli.run import run
+from headstart.cli.tune import tune
 from headstart.errors import HeadstartError, UsageError
 
 __all__ = ["app", "main"]
@@ -79,6 +80,7 @@ def _options(
 
 
 app.command()(run)
+app.command()(tune)
 app.command()(adapt)
 app.command()(predict)
 app.command()(inspect)

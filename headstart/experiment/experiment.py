@@ -21,10 +21,12 @@ from headstart.experiment.tables import OWN_DATA, data_section, read_tables, wit
 from headstart.problems import Problem
 from headstart.simulate import Callback, Evaluation, Sweep, sweep
 from headstart.simulate.identity import data_digest
-from headstart.tuning import SearchStopped
+from headstart.tuning import SETTINGS, SearchStopped
 
 if TYPE_CHECKING:  # a run does without the theory, which takes a second to import
     from headstart.experiment.planning import MethodPlan, Plans, Told
+    from headstart.experiment.tuning import How, Tuned
+    from headstart.tuning import Range
 
 __all__ = ["Experiment", "PlannedExperiment", "TunedExperiment", "resume"]
 
@@ -221,6 +223,36 @@ class Experiment:
         job = Job(self.settings, self.federation)
         found = search_settings(self.settings, self.federation, job.wire, folder, searching)
         return TunedExperiment(self._with(with_found(self.config, found, self.federation)), found)
+
+    def tune(
+        self,
+        over: "Mapping[str, Range | Sequence[float]] | Iterable[str]",
+        how: "How" = "halving",
+        trials: int = SETTINGS,
+        searching: Watch = lambda told: None,
+    ) -> "Tuned":
+        """Try numbers for any settings of this experiment, and choose those that serve validation clients best.
+
+        ``over`` says which and where: ``["algorithm.inner_lr=0.001:1:log"]`` or ``{"algorithm.inner_lr": (0.001, 1)}``.
+        ``trials`` points are tried: those of a ``grid``, points at ``random``, points spread evenly of which the better
+        ones go on (``halving``), or what ``optuna`` proposes. Points that differ in numbers of the algorithm alone are
+        trained together as one program. Baselines are not trained.
+        """
+        from headstart.experiment.tuning import ranges_from, tune
+
+        return tune(self, ranges_from(over), how, trials, searching)
+
+    def changed(self, settings: Iterable[str]) -> "Experiment":
+        """This experiment with other settings, each as ``section.key=value``; the same data, where that stays."""
+        if self._tables is None:
+            raise UsageError(
+                "The settings of Python objects cannot be changed.",
+                "Describe the experiment in TOML, or build another.",
+            )
+        tables = with_settings(self._tables, settings)
+        if tables.get("data") != self._tables.get("data"):
+            return type(self)._of(tables)
+        return self._with(tables)
 
     def _with(self, tables: Mapping[str, Any]) -> "Experiment":
         """The same data and problem with other settings."""

@@ -28,7 +28,7 @@ SHAPES = 12
 
 
 def generated(number: int) -> tuple[pa.Table, dict]:
-    """The table of a number, and what it is like. Every twelfth has the same shape, whose programs are compiled once."""
+    """The table of a number, and what it is like. Every twelfth has the same shape, and so the same programs."""
     shape, rng = np.random.default_rng(number % SHAPES), np.random.default_rng(1000 + number)
     clients = int(np.exp(shape.uniform(np.log(5), np.log(5000))))
     rows = int(np.exp(shape.uniform(np.log(3), np.log(3000))))

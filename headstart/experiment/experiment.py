@@ -11,7 +11,7 @@ from headstart.core import Algorithm, Params
 from headstart.data import Federation, table
 from headstart.data.tables import Options
 from headstart.errors import UsageError
-from headstart.experiment.defaults import fitted, suiting
+from headstart.experiment.defaults import fitted, has_step_sizes, suiting
 from headstart.experiment.record import RunDirectory, load_run, read_manifest
 from headstart.experiment.running import Callbacks, Job, RunResult
 from headstart.experiment.searching import Watch, left_open, search_settings, with_found
@@ -113,7 +113,7 @@ class Experiment:
         label: str | None = None,
         experiment: str | Path | None = None,
         settings: Iterable[str] = (),
-        tune: bool = True,
+        tune: bool | None = None,
         **options: Unpack[Options],
     ) -> "Experiment":
         """An experiment on one's own data, with settings that suit it.
@@ -123,7 +123,8 @@ class Experiment:
         ``client`` is a client, and ``label`` is what to predict. `headstart.data.tables.Choices` lists the options.
         What is done with the data is as ``experiment`` says, a TOML file or text, changed by ``settings``. ``seed`` is
         that of training; ``settings=["data.seed=1"]`` deals the data out in another way. Step sizes and weights that
-        nobody has said, and how clients adapt, are found by a search before the run, unless ``tune`` is ``False``.
+        nobody has said, and how clients adapt, are found by a search before the run, unless ``tune`` is ``False``, or
+        is left out and the data set is one that has step sizes of its own here.
 
         The data is read here, so that the settings can be fitted to it.
         """
@@ -137,6 +138,8 @@ class Experiment:
         tables = with_settings(suiting(tables, experiment is not None), settings)
         plan = _table_plan(data, tables["data"]) if PYTHON in tables["data"] else None
         federation = cls._of(tables, plan).federation
+        if tune is None:
+            tune = not has_step_sizes(tables["data"]["name"])
         ready = fitted(tables, federation, tune)
         suited = cls._of({**ready, "tune": left_open(ready).table} if tune else ready, plan)
         suited.__dict__["federation"] = federation
@@ -182,6 +185,8 @@ class Experiment:
         """
         # Everything that can be wrong with the data or the settings is found before the folder is made.
         job = Job(self.settings, self.federation)
+        if self.settings.tune is not None:
+            _refuse_to_search(job)
         if out is None:
             ready = self if self.settings.tune is None else self.tuned(searching).experiment
             return Job(ready.settings, self.federation).run(None, callbacks)
@@ -221,6 +226,7 @@ class Experiment:
         if self.settings.tune is None:
             raise UsageError("This experiment leaves nothing to a search.", "Make it with tune=True.")
         job = Job(self.settings, self.federation)
+        _refuse_to_search(job)
         found = search_settings(self.settings, self.federation, job.wire, folder, searching)
         return TunedExperiment(self._with(with_found(self.config, found, self.federation)), found)
 
@@ -348,6 +354,14 @@ def resume(path: str | Path, callbacks: Callbacks = ()) -> RunResult:
     A run of Python objects is continued by the experiment that has them: see `Experiment.resume`.
     """
     return Experiment.from_run(path).resume(path, callbacks)
+
+
+def _refuse_to_search(job: Job) -> None:
+    if job.privacy is not None:
+        raise UsageError(
+            "A search looks at the data many times, which the privacy of the run would not count.",
+            "Give the step sizes and leave the search out: --no-tune, or tune=False.",
+        )
 
 
 def _changed(tables: Mapping[str, Any], settings: Iterable[str], seed: int | None) -> dict[str, Any]:

@@ -186,7 +186,7 @@ class _Method:
         self._losses = {_place(row): row for row in summary if row["metric"] == LOSS.name}
         self.steps = [column.steps[label] for column in step_columns(record)]
         self._lost = lost(record, label)
-        self._kept = record.config["train"].get("keep") == "best"
+        self._kept = keeps_best(record)
         history = record.methods[label].history
         self._seconds = 0.0 if history is None else sum(history["seconds"].to_pylist())
 
@@ -241,9 +241,14 @@ def shown_groups(groups: Iterable[str]) -> dict[str, str]:
     return {"all": "all"} if new is None else {"all": "all", new: "new"}
 
 
+def keeps_best(record: RunRecord) -> bool:
+    """Whether the best round was kept, and not the last."""
+    return record.config.get("train", {}).get("keep") == "best"
+
+
 def lost(record: RunRecord, label: str) -> bool:
     """Whether a method has diverged, and no model of an earlier round was kept."""
-    return record.methods[label].diverged is not None and record.config["train"].get("keep") != "best"
+    return record.methods[label].diverged is not None and not keeps_best(record)
 
 
 def _ways_to_adapt(record: RunRecord) -> list[str]:

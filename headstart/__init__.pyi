@@ -1,4 +1,18 @@
-from . import artifact, comparisons, data, deploy, experiment, metrics, models, problems, report, simulate, theory, wire
+from . import (
+    artifact,
+    comparisons,
+    data,
+    deploy,
+    experiment,
+    metrics,
+    models,
+    problems,
+    report,
+    simulate,
+    theory,
+    tuning,
+    wire,
+)
 from ._version import __version__
 from .algorithms import (
     ALGORITHMS,
@@ -120,6 +134,7 @@ __all__ = [
     "sweep",
     "theory",
     "train",
+    "tuning",
     "use_cpu_devices",
     "wire",
 ]

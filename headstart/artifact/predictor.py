@@ -183,14 +183,17 @@ class Predictor:
         return self.description.inputs.blocks(data)
 
     def _outputs(self, stored: np.ndarray) -> np.ndarray:
-        """Of some rows, filled up to one of two sizes: each size is a program."""
+        """Of some rows, filled up to one of two sizes, for each size is a program; unless rows see each other."""
         size = SMALL_BLOCK if len(stored) <= SMALL_BLOCK else BLOCK_ROWS
+        if self.model is not None and self.model.mixes_rows:
+            size = min(max(len(stored), 1), BLOCK_ROWS)
         parts = []
         with self.precision():
             for start in range(0, len(stored), size):
                 rows = stored[start : start + size]
-                filled = np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]), rows.dtype)])
-                parts.append(np.asarray(self._compiled(self.params, filled))[: len(rows)])
+                if self.model is None or not self.model.mixes_rows:
+                    rows = np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]), rows.dtype)])
+                parts.append(np.asarray(self._compiled(self.params, rows))[: len(stored) - start])
         return np.concatenate([self._empty(), *parts])
 
     @cached_property

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["predict_file"]
 
+ROWS_AT_ONCE = 2**16
+"""Rows that are written together."""
 WRITERS = {".csv": pa.csv.CSVWriter, ".parquet": pa.parquet.ParquetWriter, ".pq": pa.parquet.ParquetWriter}
 
 
@@ -35,10 +37,23 @@ def predict_file(predictor: "Predictor", data: Any, out: Path | None) -> int:
         raise UsageError("There are no rows to predict.", "Give a table with rows.")
     rows = 0
     with _place(out) as place, WRITERS[kind](place, _plain(first).schema) as writer:
-        for block in _told(_chained(first, blocks), data):
-            writer.write_table(_plain(block).cast(writer.schema if kind != ".csv" else _plain(first).schema))
-            rows += len(block)
+        schema = _plain(first).schema
+        for part in _gathered(_told(_chained(first, blocks), data)):
+            writer.write_table(pa.concat_tables([_plain(block).cast(schema) for block in part]))
+            rows += sum(map(len, part))
     return rows
+
+
+def _gathered(blocks: Iterator[pa.Table]) -> Iterator[list[pa.Table]]:
+    """Several blocks at a time: whatever is written at once is a part of a Parquet file that readers look up."""
+    part: list[pa.Table] = []
+    for block in blocks:
+        part.append(block)
+        if sum(map(len, part)) >= ROWS_AT_ONCE:
+            yield part
+            part = []
+    if part:
+        yield part
 
 
 def _chained(first: pa.Table, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:

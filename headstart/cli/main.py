@@ -18,6 +18,7 @@ from headstart.cli.plan import plan
 from headstart.cli.report import report
 from headstart.cli.reproduce import reproduce
 from headstart.cli.run import run
+from headstart.cli.tune import tune
 from headstart.errors import HeadstartError, UsageError
 
 __all__ = ["app", "main"]
@@ -82,6 +83,7 @@ def _options(
 
 
 app.command()(run)
+app.command()(tune)
 app.command()(adapt)
 app.command()(predict)
 app.command()(inspect)

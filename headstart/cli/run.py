@@ -65,8 +65,8 @@ def run(
         bool | None,
         typer.Option(
             "--tune/--no-tune",
-            help="Find step sizes that are not given, and how to adapt, on validation clients first; with --data that "
-            "is so unless you say no.",
+            help="Find step sizes that are not given, and how to adapt, on validation clients first; with --data of "
+            "your own that is so unless you say no.",
         ),
     ] = None,
     plan: Annotated[
@@ -127,7 +127,7 @@ def run(
             chosen = about if seed is None else {**about, "seed": seed}
             with watched_data():
                 asked = hs.Experiment.from_table(
-                    data, experiment=experiment, settings=settings or [], tune=tune is not False and not plan, **chosen
+                    data, experiment=experiment, settings=settings or [], tune=False if plan else tune, **chosen
                 )
         if plan:
             asked = _planned(asked, epsilon)
@@ -203,4 +203,4 @@ def _conclude(result: "RunResult") -> None:
     model = best_model(result.record)
     if model is not None:
         console.print(f"Model:  {escape(str(model))}", soft_wrap=True)
-        console.print("Next:   headstart inspect MODEL; headstart adapt MODEL --data mine.csv --out MINE")
+        console.print("Next:   headstart inspect MODEL, or adapt MODEL --data mine.csv --out MINE")

@@ -6,6 +6,7 @@ from headstart.experiment.record import MethodRecord, RunDirectory, RunRecord, l
 from headstart.experiment.running import Callbacks, RunResult
 from headstart.experiment.settings import Settings, Training
 from headstart.experiment.tables import data_section, partition_of, read_tables, with_settings
+from headstart.experiment.tuning import Tuned
 
 __all__ = [
     "Callbacks",
@@ -17,6 +18,7 @@ __all__ = [
     "RunResult",
     "Settings",
     "Training",
+    "Tuned",
     "TunedExperiment",
     "data_section",
     "fitted",

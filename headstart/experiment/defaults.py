@@ -8,7 +8,7 @@ from headstart.data import EpisodeClients, Federation
 from headstart.experiment.settings import Training, accepted_settings
 from headstart.simulate import Evaluation
 
-__all__ = ["affordable_evaluation", "fitted", "suiting"]
+__all__ = ["affordable_evaluation", "fitted", "has_step_sizes", "suiting"]
 
 MOST_CLIENTS = 10
 """A round's cohort, unless an experiment says otherwise."""
@@ -68,6 +68,11 @@ SUITING: Mapping[str, Mapping[str, Any]] = {
 }
 """Settings for data sets by name: a network that takes their samples, clients for validation and new ones, and what
 keeps a run with it within minutes."""
+
+
+def has_step_sizes(data: str) -> bool:
+    """Whether there are step sizes for a data set by its name."""
+    return "outer_lr" in SUITING.get(data, {}).get("algorithm", {})
 
 
 def suiting(tables: Mapping[str, Any], asked_for: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from headstart.core import Algorithm, Params
 from headstart.data import Federation, table
 from headstart.data.tables import Options
 from headstart.errors import UsageError
-from headstart.experiment.defaults import fitted, suiting
+from headstart.experiment.defaults import fitted, has_step_sizes, suiting
 from headstart.experiment.record import RunDirectory, load_run, read_manifest
 from headstart.experiment.running import Callbacks, Job, RunResult
 from headstart.experiment.searching import Watch, left_open, search_settings, with_found
@@ -21,10 +21,12 @@ from headstart.experiment.tables import OWN_DATA, data_section, read_tables, wit
 from headstart.problems import Problem
 from headstart.simulate import Callback, Evaluation, Sweep, sweep
 from headstart.simulate.identity import data_digest
-from headstart.tuning import SearchStopped
+from headstart.tuning import SETTINGS, SearchStopped
 
 if TYPE_CHECKING:  # a run does without the theory, which takes a second to import
     from headstart.experiment.planning import MethodPlan, Plans, Told
+    from headstart.experiment.tuning import How, Tuned
+    from headstart.tuning import Range
 
 __all__ = ["Experiment", "PlannedExperiment", "TunedExperiment", "resume"]
 
@@ -111,7 +113,7 @@ class Experiment:
         label: str | None = None,
         experiment: str | Path | None = None,
         settings: Iterable[str] = (),
-        tune: bool = True,
+        tune: bool | None = None,
         **options: Unpack[Options],
     ) -> "Experiment":
         """An experiment on one's own data, with settings that suit it.
@@ -121,7 +123,8 @@ class Experiment:
         ``client`` is a client, and ``label`` is what to predict. `headstart.data.tables.Choices` lists the options.
         What is done with the data is as ``experiment`` says, a TOML file or text, changed by ``settings``. ``seed`` is
         that of training; ``settings=["data.seed=1"]`` deals the data out in another way. Step sizes and weights that
-        nobody has said, and how clients adapt, are found by a search before the run, unless ``tune`` is ``False``.
+        nobody has said, and how clients adapt, are found by a search before the run, unless ``tune`` is ``False``, or
+        is left out and the data set is one that has step sizes of its own here.
 
         The data is read here, so that the settings can be fitted to it.
         """
@@ -135,6 +138,8 @@ class Experiment:
         tables = with_settings(suiting(tables, experiment is not None), settings)
         plan = _table_plan(data, tables["data"]) if PYTHON in tables["data"] else None
         federation = cls._of(tables, plan).federation
+        if tune is None:
+            tune = not has_step_sizes(tables["data"]["name"])
         ready = fitted(tables, federation, tune)
         suited = cls._of({**ready, "tune": left_open(ready).table} if tune else ready, plan)
         suited.__dict__["federation"] = federation
@@ -180,6 +185,8 @@ class Experiment:
         """
         # Everything that can be wrong with the data or the settings is found before the folder is made.
         job = Job(self.settings, self.federation)
+        if self.settings.tune is not None:
+            _refuse_to_search(job)
         if out is None:
             ready = self if self.settings.tune is None else self.tuned(searching).experiment
             return Job(ready.settings, self.federation).run(None, callbacks)
@@ -219,8 +226,39 @@ class Experiment:
         if self.settings.tune is None:
             raise UsageError("This experiment leaves nothing to a search.", "Make it with tune=True.")
         job = Job(self.settings, self.federation)
+        _refuse_to_search(job)
         found = search_settings(self.settings, self.federation, job.wire, folder, searching)
         return TunedExperiment(self._with(with_found(self.config, found, self.federation)), found)
+
+    def tune(
+        self,
+        over: "Mapping[str, Range | Sequence[float]] | Iterable[str]",
+        how: "How" = "halving",
+        trials: int = SETTINGS,
+        searching: Watch = lambda told: None,
+    ) -> "Tuned":
+        """Try numbers for any settings of this experiment, and choose those that serve validation clients best.
+
+        ``over`` says which and where: ``["algorithm.inner_lr=0.001:1:log"]`` or ``{"algorithm.inner_lr": (0.001, 1)}``.
+        ``trials`` points are tried: those of a ``grid``, points at ``random``, points spread evenly of which the better
+        ones go on (``halving``), or what ``optuna`` proposes. Points that differ in numbers of the algorithm alone are
+        trained together as one program. Baselines are not trained.
+        """
+        from headstart.experiment.tuning import ranges_from, tune
+
+        return tune(self, ranges_from(over), how, trials, searching)
+
+    def changed(self, settings: Iterable[str]) -> "Experiment":
+        """This experiment with other settings, each as ``section.key=value``; the same data, where that stays."""
+        if self._tables is None:
+            raise UsageError(
+                "The settings of Python objects cannot be changed.",
+                "Describe the experiment in TOML, or build another.",
+            )
+        tables = with_settings(self._tables, settings)
+        if tables.get("data") != self._tables.get("data"):
+            return type(self)._of(tables)
+        return self._with(tables)
 
     def _with(self, tables: Mapping[str, Any]) -> "Experiment":
         """The same data and problem with other settings."""
@@ -316,6 +354,14 @@ def resume(path: str | Path, callbacks: Callbacks = ()) -> RunResult:
     A run of Python objects is continued by the experiment that has them: see `Experiment.resume`.
     """
     return Experiment.from_run(path).resume(path, callbacks)
+
+
+def _refuse_to_search(job: Job) -> None:
+    if job.privacy is not None:
+        raise UsageError(
+            "A search looks at the data many times, which the privacy of the run would not count.",
+            "Give the step sizes and leave the search out: --no-tune, or tune=False.",
+        )
 
 
 def _changed(tables: Mapping[str, Any], settings: Iterable[str], seed: int | None) -> dict[str, Any]:

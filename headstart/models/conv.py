@@ -171,6 +171,10 @@ class Conv(Model):
         """Height, width and number of the features that the dense layer sees."""
         return *halved(self.inputs, self.blocks), self.filters
 
+    @property
+    def mixes_rows(self) -> bool:
+        return self.normalisation == "batch"
+
     def init(self, key: Array) -> ConvNet:
         *block_keys, head_key = jax.random.split(key, self.blocks + 1)
         channels = (image_shape(self.inputs)[2], *[self.filters] * (self.blocks - 1))

@@ -15,6 +15,11 @@ class Model(ABC):
     random: bool = False
     """Whether outputs depend on a key in training, as they do with dropout."""
 
+    @property
+    def mixes_rows(self) -> bool:
+        """Whether the outputs for a row depend on the other rows of its batch, as they do with batch normalisation."""
+        return False
+
     @abstractmethod
     def init(self, key: Array) -> Params:
         """Fresh parameters."""

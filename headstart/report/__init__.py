@@ -11,6 +11,7 @@ from headstart.report.plot import plot_run
 from headstart.report.samples import plot_samples, samples_table
 from headstart.report.theory import bounds_table, estimates_table, plans_table, plot_bound, plot_plan
 from headstart.report.tracking import MLflow, TensorBoard, Tracking
+from headstart.report.tuning import plot_tuning, tuning_table
 
 __all__ = [
     "MLflow",
@@ -35,7 +36,9 @@ __all__ = [
     "plot_plan",
     "plot_run",
     "plot_samples",
+    "plot_tuning",
     "samples_table",
     "show_data",
     "show_partition",
+    "tuning_table",
 ]

@@ -29,6 +29,7 @@ __all__ = [
     "settings_of",
     "shown_groups",
     "shown_round",
+    "step_columns",
 ]
 
 WIDTH = 80
@@ -75,6 +76,27 @@ def shown_round(record: RunRecord, label: str) -> int:
     summary = record.methods[label].summary
     assert summary is not None
     return kept_round(summary)
+
+
+class StepColumn(NamedTuple):
+    """A column of scores: its heading, and after how many steps of adaptation each method's are."""
+
+    heading: str
+    steps: Mapping[str, int]
+
+
+def step_columns(record: RunRecord) -> list[StepColumn]:
+    """One column per number of steps; where methods adapt by different numbers, the shared model and clients' own."""
+    summaries = finished_summaries(record)
+    steps = {
+        label: sorted({row["steps"] for row in rows if row["round"] == shown_round(record, label)})
+        for label, rows in summaries.items()
+    }
+    first = next(iter(steps.values()))
+    if all(numbers == first for numbers in steps.values()):
+        return [StepColumn(adapted_after(n), dict.fromkeys(steps, n)) for n in first]
+    shared = StepColumn(adapted_after(0), {label: numbers[0] for label, numbers in steps.items()})
+    return [shared, StepColumn("own model", {label: numbers[-1] for label, numbers in steps.items()})]
 
 
 def comparison_table(record: RunRecord, width: int = WIDTH) -> Table:
@@ -128,7 +150,7 @@ def _table(record: RunRecord, methods: list["_Method"], layout: _Layout) -> Tabl
     )
     table.add_column("method", vertical="bottom", no_wrap=True)
     table.add_column("", vertical="bottom", no_wrap=True)
-    numbers = ["steps", "own model"] if layout.stacked else [adapted_after(n) for n in methods[0].steps]
+    numbers = ["steps", "own model"] if layout.stacked else [column.heading for column in step_columns(record)]
     for heading in (*numbers, *layout.extras):
         # In two lines, so that a usual terminal has room for three numbers of steps.
         table.add_column(heading.replace(" ", "\n", 1), justify="right", vertical="bottom", no_wrap=True)
@@ -162,7 +184,9 @@ class _Method:
         self._last = shown_round(record, label)
         self._rows = [row for row in summary if row["metric"] == metric.name]
         self._losses = {_place(row): row for row in summary if row["metric"] == LOSS.name}
-        self.steps = sorted({row["steps"] for row in self._rows})
+        self.steps = [column.steps[label] for column in step_columns(record)]
+        self._lost = lost(record, label)
+        self._kept = keeps_best(record)
         history = record.methods[label].history
         self._seconds = 0.0 if history is None else sum(history["seconds"].to_pylist())
 
@@ -192,16 +216,20 @@ class _Method:
 
     def _mean(self, row: Row, layout: _Layout) -> str:
         mean = self._shown(row, "mean")
-        if not layout.deviations or not math.isfinite(row["mean"]):
+        if not layout.deviations or self._lost or not math.isfinite(row["mean"]):
             return mean
         return f"{mean} ± {self.metric.show(row['std'], beside=row['mean'])}"
 
     def _shown(self, row: Row, name: str) -> str:
+        if self._lost:
+            return "diverged"
         if math.isfinite(row[name]):
             return self.metric.show(row[name])
         return "undefined" if math.isfinite(self._losses[_place(row)]["mean"]) else "diverged"
 
     def _best_round(self, curve: Sequence[Row]) -> str:
+        if self._lost or self._kept:
+            return "none" if self._lost else str(self._last)
         best = reduce(lambda one, other: other if self.metric.better(other["mean"], one["mean"]) else one, curve)
         return str(best["round"]) if math.isfinite(best["mean"]) else "none"
 
@@ -213,16 +241,44 @@ def shown_groups(groups: Iterable[str]) -> dict[str, str]:
     return {"all": "all"} if new is None else {"all": "all", new: "new"}
 
 
+def keeps_best(record: RunRecord) -> bool:
+    """Whether the best round was kept, and not the last."""
+    return record.config.get("train", {}).get("keep") == "best"
+
+
+def lost(record: RunRecord, label: str) -> bool:
+    """Whether a method has diverged, and no model of an earlier round was kept."""
+    return record.methods[label].diverged is not None and not keeps_best(record)
+
+
+def _ways_to_adapt(record: RunRecord) -> list[str]:
+    """By how many steps of which size clients have made their own models, where a search has found it."""
+    ways = []
+    for label, adapting in record.config.get("adapt", {}).items():
+        settings = settings_of(record, label)
+        steps = settings.get("own_steps", adapting["steps"])
+        size = adapting.get("inner_lr", settings.get("inner_lr", settings.get("learning_rate")))
+        if label in finished_summaries(record):
+            ways.append(f"{label} {steps}" + (f" of {size:.3g}" if steps and size is not None else ""))
+    return [f"Steps of adaptation: {'; '.join(ways)}."] if ways else []
+
+
 def comparison_notes(record: RunRecord) -> list[str]:
     """What a comparison has to say beside its numbers.
 
-    The privacy that they cost, clients that diverged, and clients on whom a metric is undefined.
+    How clients adapt, the privacy that they cost, methods and clients that diverged, and clients on whom a metric is
+    undefined.
     """
-    notes, metric = [], headline_metric(record)
+    notes, metric = _ways_to_adapt(record), headline_metric(record)
     if record.privacy is not None:
         notes.append(f"Each method has {record.privacy}.")
     for label, summary in finished_summaries(record).items():
         title, last = method_title(label, settings_of(record, label)), shown_round(record, label)
+        if (reason := record.methods[label].diverged) is not None:
+            kept = "" if lost(record, label) else f" Round {last} was kept."
+            notes.append(f"{title} diverged: {reason[0].lower()}{reason[1:]}{kept}")
+            if lost(record, label):
+                continue
         here = [row for row in summary if row["round"] == last and row["group"] == "all"]
         missing = {name: {r["steps"]: r for r in here if r["metric"] == name} for name in (LOSS.name, metric.name)}
         diverged = {steps: row["left_out"] for steps, row in missing[LOSS.name].items()}

@@ -13,7 +13,6 @@ from rich.table import Table
 from headstart.experiment import RunRecord
 from headstart.metrics import LOSS, Metric
 from headstart.report.comparison import (
-    adapted_after,
     broken_title,
     finished_summaries,
     headline_metric,
@@ -21,6 +20,7 @@ from headstart.report.comparison import (
     settings_of,
     shown_groups,
     shown_round,
+    step_columns,
 )
 from headstart.simulate import summarized_metrics
 
@@ -44,9 +44,9 @@ def further_table(record: RunRecord) -> Table | None:
     if not others:
         return None
     whose = "new" if "new" in _groups(record, labels[0]).values() else "all"
-    steps = sorted(set(_clients(record, labels[0], whose)["steps"]))
-    if len(steps) > MOST_STEPS:
-        steps = [steps[0], steps[-1]]
+    columns = step_columns(record)
+    if len(columns) > MOST_STEPS:
+        columns = [columns[0], columns[-1]]
     table = Table(
         title=f"Other metrics, median over {whose} clients",
         title_justify="left",
@@ -55,11 +55,12 @@ def further_table(record: RunRecord) -> Table | None:
     )
     table.add_column("method", no_wrap=True)
     table.add_column("metric", no_wrap=True)
-    for number in steps:
-        table.add_column(adapted_after(number).replace(" ", "\n", 1), justify="right", no_wrap=True)
+    for column in columns:
+        table.add_column(column.heading.replace(" ", "\n", 1), justify="right", no_wrap=True)
     for label in labels:
         names = broken_title(method_title(label, settings_of(record, label))).split("\n")
         rows = _clients(record, label, whose)
+        steps = [column.steps[label] for column in columns]
         lines = [line for metric in others for line in _lines(rows, metric, steps)]
         for name, cells in zip_longest(names, lines, fillvalue=""):
             table.add_row(escape(name), *map(escape, cells or [""] * (1 + len(steps))))

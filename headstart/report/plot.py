@@ -27,6 +27,8 @@ def plot_run(record: RunRecord, path: Path) -> None:
     for axis, group in zip(axes[0], groups, strict=True):
         for colour, (label, summary) in zip(COLOURS * len(finished), finished.items(), strict=False):
             rows = [r for r in summary if r["metric"] == metric.name and r["group"] == group]
+            if not rows:
+                continue
             most = max(row["steps"] for row in rows)
             for steps in sorted({row["steps"] for row in rows}):
                 curve = sorted((row["round"], metric.scale * row["mean"]) for row in rows if row["steps"] == steps)
@@ -34,6 +36,7 @@ def plot_run(record: RunRecord, path: Path) -> None:
                 ended = "" if math.isfinite(curve[-1][1]) else ", diverged"
                 axis.plot(
                     *zip(*curve, strict=True),
+                    marker="o" if len(curve) == 1 else None,  # new clients are looked at once
                     color=colour,
                     linestyle="-" if steps == most else (0, (2, 2)) if steps else (0, (1, 2)),
                     linewidth=2 if steps == most else 1.5,

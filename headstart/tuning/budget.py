@@ -87,16 +87,20 @@ def adaptation_cost(federation: Federation, steps: Sequence[int], batch_size: Si
     return sum(steps) * batch + len(steps) * query / 3
 
 
-def affordable(federation: Federation, ladder: Ladder, batch_size: Size, groups: int, most: float) -> Ladder:
-    """A ladder that costs no more than ``most``: with fewer clients, then step sizes, then steps, if need be.
+def affordable(
+    federation: Federation, ladder: Ladder, batch_size: Size, settings: int, most: float, steps_given: bool = False
+) -> Ladder:
+    """A ladder that costs no more than ``most``: with fewer clients, then step sizes and steps, if need be.
 
-    ``groups`` is how many groups of clients it is tried on. The least that is left is one step more than none.
+    ``settings`` is how many it is tried on. The least that is left is one number of steps beside none, and all of those
+    that somebody has given.
     """
     steps, sizes, clients = ladder
-    while adaptation_cost(federation, steps, batch_size) * sizes * clients * groups > most:
+    fewest = len(steps) if steps_given else 2
+    while adaptation_cost(federation, steps, batch_size) * sizes * clients * settings > most:
         if clients > 10:
             clients -= 1
-        elif len(steps) > 4 or (sizes <= 3 and len(steps) > 2):
+        elif len(steps) > max(4, fewest) or (sizes <= 3 and len(steps) > fewest):
             steps = steps[:-1]
         elif sizes > 3:
             sizes -= 2

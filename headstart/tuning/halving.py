@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
+import jax
 import numpy as np
 
 from headstart.algorithms import LocalOnly, fedavg
-from headstart.core import FULL, Algorithm, Size, Weighting
+from headstart.core import FULL, Algorithm, Size, Weighting, tree
 from headstart.data import Federation
 from headstart.metrics import LOSS
 from headstart.problems import Problem
@@ -31,6 +32,8 @@ QUICK_SHARE, WHOLE_SHARE = 0.4, 0.4
 """What these may cost, as shares of a run."""
 FREE = 2e11
 """What each of these may cost in any case, as a product of gradients of single samples and parameters: some seconds."""
+MEMORY = 2**31
+"""So many bytes of clients' memories are held together."""
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Step sizes of adaptation, as multiples of that in training."""
 
@@ -116,7 +119,7 @@ def search(
     cost = budget or run_cost(example, contest.federation, contest.rounds, contest.cohort)
     if isinstance(example, LocalOnly):
         return _alone(contest, method, cast(Callable[..., LocalOnly], build), ranges, 2 * cost)
-    points = spread(ranges, settings) if ranges else [{}]
+    points = spread(ranges, min(settings, _most_in_memory(contest, example))) if ranges else [{}]
     algorithms = [build(point) for point in points]
     adapts = None if own_step or contest.inner_lr is not None else example.adapts_by
     bases = None
@@ -124,6 +127,13 @@ def search(
         free = ADAPTATION_STEPS[2] / smoothness
         bases = np.array([free if free_steps else float(vars(each)[adapts]) for each in algorithms])
     return _Halving(contest, method, algorithms, points, bases, cost).run()
+
+
+def _most_in_memory(contest: Contest, algorithm: Algorithm) -> int:
+    """How many settings have room, where every client keeps a memory."""
+    params = jax.eval_shape(contest.problem.init, jax.random.key(0))
+    client = jax.eval_shape(algorithm.init_client, params)
+    return max(2, MEMORY // max(1, tree.nbytes(client) * contest.federation.trained))
 
 
 class _Halving:
@@ -153,12 +163,15 @@ class _Halving:
         sizes = 1 if self.bases is None else QUICK.sizes
         judged = sum(rung.settings for rung in self.rungs[:-1])
         quick, whole = QUICK._replace(sizes=sizes), WHOLE._replace(sizes=1 if sizes == 1 else WHOLE.sizes)
+        given = contest.steps is not None
         if contest.steps is not None:
             quick, whole = quick._replace(steps=contest.steps), whole._replace(steps=contest.steps)
         federation, last = contest.federation, self.rungs[-1].settings
         least = FREE / max(1, size_of(contest.problem))
-        self.quick = affordable(federation, quick, contest.batch_size, max(judged, 1), max(QUICK_SHARE * cost, least))
-        self.whole = affordable(federation, whole, contest.batch_size, last, max(WHOLE_SHARE * cost, least))
+        self.quick = affordable(
+            federation, quick, contest.batch_size, max(judged, 1), max(QUICK_SHARE * cost, least), given
+        )
+        self.whole = affordable(federation, whole, contest.batch_size, last, max(WHOLE_SHARE * cost, least), given)
         self.tried: dict[int, dict[str, Any]] = {}
 
     def run(self) -> Found:

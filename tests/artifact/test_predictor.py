@@ -54,7 +54,7 @@ def test_unknown_categories_and_gaps_are_as_in_training(model, frame):
 def test_a_client_may_be_scaled_by_itself(frame, tmp_path):
     experiment = hs.Experiment.from_table(
         frame.drop(columns="score"), client="who", label="likes", standardize="client",
-        settings=[*SETTINGS, "baselines={}"],
+        settings=[*SETTINGS, "baselines={}"], tune=False,
     )  # fmt: skip
     model = hs.load(experiment.run(tmp_path / "run").record.path / "per-fedavg" / "model.safetensors")
     own = frame[frame["who"] == "p1"]

@@ -91,7 +91,9 @@ def test_a_table_of_ones_own(tmp_path, source):
     table = _people()
     pyarrow.csv.write_csv(table, tmp_path / "people.csv")
     data = {"file": tmp_path / "people.csv", "arrow": table, "columns": table.to_pydict()}[source]
-    experiment = hs.Experiment.from_table(data, client="person", label="activity", held_out=2, settings=QUICK)
+    experiment = hs.Experiment.from_table(
+        data, client="person", label="activity", held_out=2, settings=QUICK, tune=False
+    )
     assert experiment.config["train"]["cohort"] == 6
     assert experiment.config["algorithm"]["batch_size"] == 10, "as many as the smallest client has"
     stopped = experiment.run(tmp_path / "run", callbacks=[Stopping(1)])
@@ -108,7 +110,7 @@ def test_other_data_is_noticed(tmp_path):
     """A run is of the data that it was started with, whether that is a file or an object."""
     path = tmp_path / "people.csv"
     pyarrow.csv.write_csv(_people(), path)
-    options = {"client": "person", "label": "activity", "held_out": 2, "settings": QUICK}
+    options = {"client": "person", "label": "activity", "held_out": 2, "settings": QUICK, "tune": False}
     hs.Experiment.from_table(path, **options).run(tmp_path / "file", callbacks=[Stopping(1)])
     hs.Experiment.from_table(_people(), **options).run(tmp_path / "frame", callbacks=[Stopping(1)])
     text = path.read_text()

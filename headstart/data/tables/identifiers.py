@@ -93,7 +93,7 @@ class RowNumbers:
         """Why a column of so many rows is no feature, if so."""
         if not self.possible or rows < LEAST_COUNTED or self.high - self.low != rows - 1:
             return None
-        return "it counts the rows" if 2 * self.sum == (self.low + self.high) * rows else None
+        return "numbers that count the rows" if 2 * self.sum == (self.low + self.high) * rows else None
 
 
 @dataclass
@@ -140,7 +140,7 @@ def _counting(source: Source, columns: Sequence[str]) -> list[str]:
 def why_no_feature(distinct: int | None, pairs: int, rows: int, clients: int) -> str | None:
     """Why a column of so many different texts is no feature, if so; ``None`` for more than categories may be."""
     if distinct is None:
-        return f"it has more than {MAX_CATEGORIES} different texts, as ids have"
+        return f"more than {MAX_CATEGORIES} different texts, as ids have"
     if distinct > 1 and distinct >= NEARLY * rows:
         return "nearly every row has a text of its own, as of an id"
     if distinct > 1 and pairs == clients and distinct >= NEARLY * clients:
@@ -164,8 +164,7 @@ def without(roles: Roles, reasons: Mapping[str, str], where: str) -> tuple[Roles
     """The roles without some features, and a word about each, which says why."""
     features = tuple(name for name in roles.features if name not in reasons)
     notes = tuple(
-        f"The column {name!r} is left out: {why}. Name the columns to predict from (--features) to choose others."
-        for name, why in reasons.items()
+        _left_out([name for name in reasons if reasons[name] == why], why) for why in dict.fromkeys(reasons.values())
     )
     if not features:
         raise UsageError(
@@ -173,6 +172,12 @@ def without(roles: Roles, reasons: Mapping[str, str], where: str) -> tuple[Roles
             "Add columns that a model can predict from.",
         )
     return replace(roles, features=features), notes
+
+
+def _left_out(names: Sequence[str], why: str) -> str:
+    """A word about columns that are left out for one reason."""
+    columns = f"column {names[0]!r} is" if len(names) == 1 else f"columns {', '.join(map(repr, names))} are"
+    return f"The {columns} left out: {why} (--features names others)."
 
 
 def _check_not_numbers(source: Source, column: str, some: Sequence[str]) -> None:

@@ -286,7 +286,12 @@ def _checked(table: pa.Table, name: str) -> pa.Table:
 
 
 def _check_names(schema: pa.Schema, name: str) -> None:
-    names = schema.names
+    try:
+        names = schema.names
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{name}: the names of its columns are no text.", "Check that it is a table with a header, in UTF-8."
+        ) from error
     twice = next((column for column in names if names.count(column) > 1), None)
     if twice is not None:
         raise UsageError(f"{name} has two columns {twice!r}.", "Give every column a name of its own.")

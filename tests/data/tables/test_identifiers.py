@@ -74,8 +74,8 @@ def test_a_code_of_countries(tmp_path):
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        (range(120), "counts the rows"),
-        ([119.0 - i for i in range(120)], "counts the rows"),
+        (range(120), "count the rows"),
+        ([119.0 - i for i in range(120)], "count the rows"),
         ([2 * i for i in range(120)], None),
         ([i % 60 for i in range(120)], None),
         ([*range(119), 0], None),

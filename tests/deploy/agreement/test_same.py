@@ -181,7 +181,7 @@ def test_a_column_that_counts_the_rows_of_all_sites_is_left_out(tmp_path):
     pq.write_table(table, tmp_path / "all.parquet")
     agreement, partition = assert_same(SECTION, tmp_path / "all.parquet", paths)
     assert [column.name for column in agreement.encoding.columns] == ["age", "pay", "city", "visits"]
-    assert any("'row' is left out: it counts the rows" in note for note in partition.notes)
+    assert any("'row' is left out: numbers that count the rows" in note for note in partition.notes)
 
 
 def test_rows_without_label_are_dropped_alike(tmp_path):

@@ -19,6 +19,7 @@ from headstart.cli.report import report
 from headstart.cli.reproduce import reproduce
 from headstart.cli.run import run
 from headstart.cli.tune import tune
+from headstart.cli.watch import watch
 from headstart.errors import HeadstartError, UsageError
 
 __all__ = ["app", "main"]
@@ -91,6 +92,7 @@ app.command()(export)
 app.command()(plan)
 app.command()(report)
 app.command()(compare)
+app.command()(watch)
 app.command()(reproduce)
 app.command()(algorithms)
 app.add_typer(data_app, name="data")

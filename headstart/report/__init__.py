@@ -5,7 +5,7 @@ from headstart.report.comparison import comparison_table, method_title
 from headstart.report.data import named_data_table, show_data, show_partition
 from headstart.report.federation import federation_table
 from headstart.report.further import best_model, further_table
-from headstart.report.page import Report, comparison_report, make_report
+from headstart.report.page import Report, Watch, comparison_report, make_report
 from headstart.report.partition import partition_table, plot_partition
 from headstart.report.plot import plot_run
 from headstart.report.samples import plot_samples, samples_table
@@ -18,6 +18,7 @@ __all__ = [
     "Report",
     "TensorBoard",
     "Tracking",
+    "Watch",
     "algorithms_table",
     "best_model",
     "bounds_table",

@@ -169,3 +169,15 @@ def test_methods_by_name_take_over_settings():
     experiment = hs.comparisons.experiment_of(methods=["per-fedavg", "fedprox"], settings=["train.rounds=2"])
     assert experiment.config["baselines"]["fedprox"]["local_steps"] == 10
     assert experiment.config["train"]["rounds"] == 2
+
+
+def test_the_command_compares_runs(tmp_path, capsys):
+    from headstart.cli.main import app
+
+    runs = [str(write_run(tmp_path / f"s{seed}", seed=seed)) for seed in range(2)]
+    with pytest.raises(SystemExit) as left:
+        app(["compare", *runs, "--at", "bytes", "--out", str(tmp_path / "page.html")])
+    assert left.value.code == 0
+    assert "2 methods compared at equal bytes" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    with pytest.raises(UsageError, match="cannot change runs that are done"):
+        app(["compare", *runs, "--methods", "fedavg"], standalone_mode=False)

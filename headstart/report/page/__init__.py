@@ -2,6 +2,7 @@
 
 from headstart.report.page.contest import comparison_report
 from headstart.report.page.document import Document
+from headstart.report.page.live import Watch
 from headstart.report.page.making import Report, make_report
 
-__all__ = ["Document", "Report", "comparison_report", "make_report"]
+__all__ = ["Document", "Report", "Watch", "comparison_report", "make_report"]

@@ -69,7 +69,9 @@ WIRES = {
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", WIRES)
+@pytest.mark.parametrize(
+    "name", [name if "," in name else pytest.param(name, marks=pytest.mark.slow) for name in WIRES]
+)
 def test_what_is_on_the_wire_is_the_simulators(name, tmp_path):
     trial = Trial(tmp_path, CONTRACT["local-moml, cross-silo"], *setting("fedavg"), wire=WIRES[name], cohort=3)
     run = trial.run()

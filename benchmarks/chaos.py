@@ -55,7 +55,7 @@ name = "mlp"
 hidden = [16]
 [algorithm]
 name = "local-moml"
-setting = "cross-silo"
+keep_memory = true
 inner_lr = 0.05
 outer_lr = 0.05
 local_steps = 3
@@ -338,8 +338,8 @@ def memories(site: Path) -> dict[str, np.ndarray]:
 def largest_difference(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> float:
     """Over all arrays, by the largest number there is."""
     assert set(a) == set(b), sorted(set(a) ^ set(b))[:5]
-    largest = max(float(np.abs(array).max()) for array in a.values())
-    return max(float(np.abs(a[name] - b[name]).max()) for name in a) / largest
+    largest = max(float(np.abs(array.astype(np.float64)).max()) for array in a.values())
+    return max(float(np.abs(a[name].astype(np.float64) - b[name]).max()) for name in a) / largest
 
 
 def model(run: Path) -> dict[str, np.ndarray]:

@@ -19,10 +19,10 @@ demo: $(VENV)/.run ## install, train on the embedded data and compare the method
 	$(BIN)/headstart run $(ARGS)
 
 test: $(VENV)/.dev ## install what the tests need and run all but the slow ones
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $(ARGS)
 
 test-slow: $(VENV)/.dev ## run the slow tests only
-	$(BIN)/python -m pytest -n 2 -m slow $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow $(ARGS)
 
 lint: $(VENV)/.dev ## check style, formatting and types
 	$(BIN)/ruff check .

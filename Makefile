@@ -30,10 +30,10 @@ browser: ## find or install what tests of pages use: Chromium, its driver, axe-c
 	  echo "axe-core is not here and cannot be installed: tests of accessibility will be skipped."
 
 test: $(VENV)/.dev browser ## install what the tests need and run all but the slow ones
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $(ARGS)
 
 test-slow: $(VENV)/.dev ## run the slow tests only
-	$(BIN)/python -m pytest -n 2 -m slow $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow $(ARGS)
 
 lint: $(VENV)/.dev ## check style, formatting and types
 	$(BIN)/ruff check .

@@ -13,7 +13,6 @@ that
 """
 
 import argparse
-import json
 import os
 import random
 import shutil
@@ -36,7 +35,7 @@ import pyarrow.parquet as pq
 from headstart.deploy.events import read_events
 from headstart.deploy.fleet import LocalFleet
 from headstart.deploy.folders import init
-from headstart.deploy.messages import Fault, Message
+from headstart.deploy.messages import Fault, Message, Tag
 from headstart.deploy.places import ServerPlace, SitePlace
 from headstart.deploy.processes import end
 from headstart.deploy.site_watch import SiteWatch
@@ -55,7 +54,7 @@ name = "mlp"
 hidden = [16]
 [algorithm]
 name = "local-moml"
-setting = "cross-silo"
+keep_memory = true
 inner_lr = 0.05
 outer_lr = 0.05
 local_steps = 3
@@ -291,8 +290,8 @@ class Calm(LocalFleet):
         return super().ask(there, timeout) | {site: Fault("absent") for site in away}
 
 
-def counted_sites(events: list[dict[str, Any]]) -> dict[int, set[str]]:
-    """Whose answers counted in each round: of the last attempt at it that was closed."""
+def counted_answers(events: list[dict[str, Any]]) -> dict[int, tuple[int, set[str]]]:
+    """For each round the last attempt at it that was closed, and whose answers counted."""
     asked: dict[tuple[int, int], set[str]] = {}
     closed: dict[int, int] = {}
     for event in events:
@@ -303,7 +302,7 @@ def counted_sites(events: list[dict[str, Any]]) -> dict[int, set[str]]:
             asked.get(key, set()).discard(event["site"])
         elif event["event"] == "closed":
             closed[key[0]] = key[1]
-    return {k: asked[k, attempt] for k, attempt in closed.items()}
+    return {k: (attempt, asked[k, attempt]) for k, attempt in closed.items()}
 
 
 def calm_run(root: Path, name: str, sites: Mapping[str, Path], server: Path, counted: Any) -> Path:
@@ -322,24 +321,24 @@ def calm_run(root: Path, name: str, sites: Mapping[str, Path], server: Path, cou
     return copy
 
 
-def memories(site: Path) -> dict[str, np.ndarray]:
-    """What a site's clients remember as of the last answer that the server has counted."""
+def memories(server: Path, sites: Mapping[str, Path]) -> dict[str, dict[str, np.ndarray]]:
+    """What each site's clients remember as of the last answer that the server has counted."""
     from headstart.simulate.files import read_arrays
 
-    (index,) = site.glob(f"state/*/{METHOD}/**/index.json")
-    told = json.loads(index.read_text())
-    found = {}
-    for client, file in told["files"].items():
-        arrays, _ = read_arrays(index.parent / f"{file}.safetensors")
-        found |= {name: array for name, array in arrays.items() if name.startswith(f"{client}:")}
-    return found
+    last = {
+        site: str(Tag(k, attempt, "work"))
+        for k, (attempt, names) in sorted(counted_answers(read_events(server)).items())
+        for site in names
+    }
+    files = {site: next(sites[site].glob(f"state/*/{METHOD}/{tag}.safetensors")) for site, tag in last.items()}
+    return {site: read_arrays(file)[0] for site, file in files.items()}
 
 
 def largest_difference(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> float:
     """Over all arrays, by the largest number there is."""
     assert set(a) == set(b), sorted(set(a) ^ set(b))[:5]
-    largest = max(float(np.abs(array).max()) for array in a.values())
-    return max(float(np.abs(a[name] - b[name]).max()) for name in a) / largest
+    largest = max(float(np.abs(array.astype(np.float64)).max()) for array in a.values())
+    return max(float(np.abs(a[name].astype(np.float64) - b[name]).max()) for name in a) / largest
 
 
 def model(run: Path) -> dict[str, np.ndarray]:
@@ -396,12 +395,13 @@ def main() -> None:
 def report(root: Path, server: Path, sites: Mapping[str, Path], storm: Storm, rounds: int, minutes: float) -> int:
     events = read_events(server)
     table = pq.read_table(server / "run" / METHOD / "rounds.parquet")
-    counted = counted_sites(events)
+    counted = {k: names for k, (_, names) in counted_answers(events).items()}
     twin = calm_run(root, "twin", sites, server, counted)
     calm = calm_run(root, "calm", sites, server, None)
     unnamed = [done for done in storm.done if not done.seen(events[done.after :])]
     apart = largest_difference(model(server / "run"), model(twin / "server" / "run"))
-    remembered = max(largest_difference(memories(path), memories(twin / name)) for name, path in sites.items())
+    kept, wanted = memories(server, sites), memories(twin / "server", {name: twin / name for name in sites})
+    remembered = max(largest_difference(kept[name], wanted[name]) for name in sites)
     left_out = sum(len(sites) - len(names) for names in counted.values())
     checks = {
         f"training has ended in {minutes:.1f} minutes": events[-1]["event"] == "finished" and minutes < 40,

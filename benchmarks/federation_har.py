@@ -22,12 +22,14 @@ from typing import Any
 import numpy as np
 
 import headstart as hs
+from headstart.deploy.federated import BelowQuorum
 from headstart.deploy.fleet import LocalFleet
 from headstart.deploy.folders import init
 from headstart.deploy.messages import Message
 from headstart.deploy.places import SitePlace
 from headstart.deploy.running import serve
 from headstart.deploy.worker import site_of
+from headstart.errors import Diverged
 from headstart.wire import epsilon_of
 
 EXPERIMENT = """
@@ -76,6 +78,7 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3, help="runs of each row; the spread is their deviation")
     options.add_argument("--rounds", type=int, default=10)
     options.add_argument("--clip", type=float, default=1.0, help="the largest norm of an update, where there is one")
+    options.add_argument("--only", default="", help="rows of poison whose aggregate begins so")
     asked = options.parse_args()
     {"parity": parity, "privacy": privacy, "poison": poison}[asked.table](asked)
 
@@ -93,7 +96,8 @@ def _dealt(sites: int) -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     file = folder / "experiment.toml"
     file.write_text(EXPERIMENT.format(seed=0, rounds=1, curvature="exact", wire=""))
-    init(folder / "federation", file, sites, split=True)
+    # Once a shared model is infinite, so is every update: the run ends rather than wait for better ones.
+    init(folder / "federation", file, sites, split=True, deploy={"below_quorum": "stop"})
     return folder / "federation"
 
 
@@ -137,11 +141,11 @@ def accuracies(result: hs.RunResult) -> tuple[float, float]:
 
 
 def _row(label: str, figures: list[tuple[float, float]], more: str = "") -> None:
-    before, after = np.array(figures).T
-    print(
-        f"| {label} | {before.mean():.1f} ± {before.std():.1f} | {after.mean():.1f} ± {after.std():.1f} |{more}",
-        flush=True,
-    )
+    columns = [
+        "diverged" if np.isnan(column).any() else f"{column.mean():.1f} ± {column.std():.1f}"
+        for column in np.array(figures).T
+    ]
+    print(f"| {label} | {' | '.join(columns)} |{more}", flush=True)
 
 
 def parity(asked: argparse.Namespace) -> None:
@@ -198,7 +202,7 @@ def poison(asked: argparse.Namespace) -> None:
     print(f"10 sites, {TRAINING} people train, {asked.rounds} rounds; poison comes from {', '.join(bad)}")
     print("| aggregate | poison | accuracy of 9 new people | after 5 steps of their own | left out |")
     print("|---|---|---|---|---|")
-    for label, wire in ways.items():
+    for label, wire in {label: wire for label, wire in ways.items() if label.startswith(asked.only)}.items():
         for name, change in {"none": None, **POISONS}.items():
             figures, left_out = [], set()
             for seed in range(asked.seeds):
@@ -207,7 +211,7 @@ def poison(asked: argparse.Namespace) -> None:
                     result, faults = federated(experiment(asked, seed, wire), 10, poisoned)
                     figures.append(accuracies(result))
                     left_out |= set(faults)
-                except hs.errors.Diverged:
+                except (Diverged, BelowQuorum):
                     figures.append((np.nan, np.nan))
             _row(f"{label} | {name}", figures, f" {', '.join(sorted(left_out)) or 'nobody'} |")
 

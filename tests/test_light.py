@@ -70,8 +70,9 @@ def test_every_name_is_where_the_stub_says():
         hs.no_such_name  # noqa: B018
 
 
+DEPLOY = ("init", "up", "server", "site", "status", "add", "revoke", "adapt")
 COMMANDS = [("run",), ("plan",), ("algorithms",), ("data", "list"), ("data", "show"), ("data", "partition"),
-            ("data", "prepare")]  # fmt: skip
+            ("data", "prepare"), *(("deploy", name) for name in DEPLOY)]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -56,7 +56,8 @@ def _serve(folder: Path, fleet: Fleet, events: Events) -> RunResult:
     book = Book.open(folder)
     welcome = Welcome(folder, config["data"], fleet, deploy, events, book)
     session = Session(fleet, config, welcome.agreement(), deploy, events, book, welcome.newcomers)
-    job = Job(settings, session.federation, _trainer(session))
+    # Sites know the seed, and so who takes part in which round.
+    job = Job(settings, session.federation, _trainer(session), secret_cohorts=False)
     with _directory(folder / "run", config, job, book) as directory:
         result = job.run(directory, [_Telling(events)])
     _hand_out(folder / "run", session, list(job.algorithms))

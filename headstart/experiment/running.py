@@ -63,11 +63,19 @@ class RunResult:
 class Job:
     """Checked settings with the data loaded and the algorithms built: what can be wrong with them has been found.
 
-    Methods are trained by ``trainer``: in this process by the simulator, unless another driver is given.
+    Methods are trained by ``trainer``: in this process by the simulator, unless another driver is given. With another
+    driver, ``secret_cohorts`` says whether nobody but the server can know who takes part in which round.
     """
 
-    def __init__(self, settings: Settings, federation: Federation, trainer: Trainer | None = None):
-        self.settings, self.federation = settings, federation
+    def __init__(
+        self,
+        settings: Settings,
+        federation: Federation,
+        trainer: Trainer | None = None,
+        *,
+        secret_cohorts: bool = True,
+    ):
+        self.settings, self.federation, self._secret_cohorts = settings, federation, secret_cohorts
         self._trainer = trainer or simulated
         self.algorithms: dict[str, Algorithm] = {label: method.build() for label, method in settings.methods.items()}
         self.problem = settings.problem(federation)
@@ -124,7 +132,8 @@ class Job:
 
     def _spent(self, wire: Wire) -> PrivacySpent | None:
         train, clients = self.settings.train, self.federation.trained
-        return privacy_spent(wire, train.rounds, cohort_size(train.cohort, clients), clients)
+        size = cohort_size(train.cohort, clients)
+        return privacy_spent(wire, train.rounds, size, clients, self._secret_cohorts)
 
     def _train(self, label: str, journal: MethodJournal | None, callbacks: Sequence[Callback]) -> Result:
         evaluation, keeps = self.evaluation(label), self.settings.train.keep == "best"

@@ -1,6 +1,7 @@
 """Rounds over sites in this process are the simulator's, whatever the method and whatever goes wrong on the way."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from headstart.deploy.session import Book
 from headstart.wire import wire
 from tests import toy
 from tests.algorithms.contract import CONTRACT, setting
-from tests.deploy.standin import Trial
+from tests.deploy.standin import Agreement, Trial
 
 ROUNDS = 3
 QUICK = ("per-fedavg, exact", "local-moml, cross-silo", "local-scgdm", "moml-v2", "pfedme")
@@ -69,7 +70,9 @@ WIRES = {
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", WIRES)
+@pytest.mark.parametrize(
+    "name", [name if "," in name else pytest.param(name, marks=pytest.mark.slow) for name in WIRES]
+)
 def test_what_is_on_the_wire_is_the_simulators(name, tmp_path):
     trial = Trial(tmp_path, CONTRACT["local-moml, cross-silo"], *setting("fedavg"), wire=WIRES[name], cohort=3)
     run = trial.run()
@@ -281,3 +284,32 @@ def test_events_are_lines_of_json(tmp_path):
     Events(tmp_path).tell("lost", site="north")
     assert [told["event"] for told in read_events(tmp_path)] == ["joined", "lost"]
     assert json.loads((tmp_path / "events.jsonl").read_text().splitlines()[0])["site"] == "north"
+
+
+def test_a_site_that_joins_later_is_evaluated(tmp_path):
+    """Its clients are new ones: they are scored from then on, and training is what it would have been without them."""
+    problem, pooled = toy.LOGISTIC, toy.federation(held_out=1)
+    early = {"north": [0, 3], "south": [1], "west": [2]}
+    trial = Trial(tmp_path, CONTRACT["local-moml, cross-silo"], problem, pooled, sites={**early, "late": [4]})
+    joined = trial.agreement
+    trial.agreement = Agreement(replace(pooled, total=4), early)
+    here = trial.fleet()
+    late = here._sites.pop("late")
+
+    def welcome(session, sites):
+        assert sites == {"late"}
+        trial.agreement = joined
+        return joined
+
+    run = trial.run(here)
+    run.session._newcomers = welcome
+    run.advance(1)
+    assert run.evaluate(hs.Evaluation())["client"].to_pylist() == ["0", "1", "2", "3"] * 2
+    here._sites["late"] = late
+    run.advance(1)
+    assert run.evaluate(hs.Evaluation())["client"].to_pylist() == ["0", "1", "2", "3", "4"] * 2
+    assert ("late", "joined") in [(told.get("site"), told["event"]) for told in trial.events.told]
+    assert not trial.reasons()
+    sim = trial.simulation()
+    sim.advance(2)
+    toy.assert_close(toy.to_numpy(run.state.server), toy.to_numpy(sim.state.server), 1e-4)

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.deploy.real.trial import RunningTrial, write_experiment
+from tests.deploy.real.trial import ROUNDS, RunningTrial, write_experiment
 
 
 def pytest_collection_modifyitems(items):
@@ -14,7 +14,7 @@ def pytest_collection_modifyitems(items):
 def trial(tmp_path_factory):
     """Three sites that train for a few rounds, with keys, TLS and the gateway."""
     folder = tmp_path_factory.mktemp("trial")
-    running = RunningTrial(folder / "fed", write_experiment(folder, rounds=5), sites=3)
+    running = RunningTrial(folder / "fed", write_experiment(folder, rounds=ROUNDS), sites=3)
     try:
         running.until(lambda: (running.folder / "server" / "roster.toml").exists())
         yield running

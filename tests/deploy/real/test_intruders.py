@@ -1,7 +1,6 @@
 """Whoever does not belong is refused, each in its own way, while a federation trains; and training is unharmed."""
 
 import subprocess
-import time
 
 import httpx
 import numpy as np
@@ -20,7 +19,8 @@ from headstart.deploy.credentials import make_authority, make_node_key, public_k
 from headstart.deploy.processes import end, environment
 from headstart.deploy.site_watch import greet
 from headstart.errors import UsageError
-from headstart.simulate.files import read_arrays
+from headstart.simulate.files import named_leaves, read_arrays
+from tests.deploy.real.trial import ROUNDS
 
 PORT = 61500
 """Of intruders' own servers, from here on."""
@@ -193,17 +193,14 @@ def test_a_site_that_calls_itself_by_another_name_is_told_so(trial, tmp_path):
 def test_training_was_unharmed(trial, intruders):
     for intruder in intruders.values():
         intruder.said()
-    began = time.monotonic()
     assert trial.wait() == 0, (trial.folder.parent / "trial.log").read_text()[-2000:]
-    assert time.monotonic() - began < 400
     assert trial.events("left_out") == []
     closed = trial.events("closed")
-    assert [event["round"] for event in closed] == list(range(5))
-    assert {event["attempt"] for event in closed} == {1, 2, 3, 4, 5}
+    assert [event["round"] for event in closed] == list(range(ROUNDS))
     experiment = hs.Experiment.from_toml(trial.experiment, settings=[f"data.path={trial.folder.parent}/people.csv"])
     simulated = experiment.run()
     stored, _ = read_arrays(trial.server.run / "per-fedavg" / "model.safetensors")
-    for path, leaf in hs.simulate.files.named_leaves(simulated.results["per-fedavg"].params):
+    for path, leaf in named_leaves(simulated.results["per-fedavg"].params):
         np.testing.assert_allclose(stored[path], leaf, atol=1e-6 * np.abs(leaf).max())
     for name in ("site-1", "site-2", "site-3"):
         assert (trial.site(name).models / "per-fedavg.safetensors").exists()

@@ -14,6 +14,7 @@ from headstart.deploy.events import read_events
 from headstart.deploy.places import ServerPlace, SitePlace
 from headstart.deploy.processes import tail
 
+ROUNDS = 3
 EXPERIMENT = """
 seed = 5
 [data]
@@ -22,6 +23,7 @@ path = "people.csv"
 client = "person"
 label = "tall"
 held_out = 1
+standardize = "client"
 [model]
 name = "mlp"
 hidden = [6]
@@ -89,7 +91,7 @@ class RunningTrial:
     def events(self, kind: str | None = None) -> list[dict]:
         return [event for event in read_events(self.server.folder) if kind in (None, event["event"])]
 
-    def until(self, condition, seconds: float = 240.0):
+    def until(self, condition, seconds: float = 600.0):
         """Wait for something to be true of the trial."""
         end = time.monotonic() + seconds
         while not (found := condition()):
@@ -99,7 +101,7 @@ class RunningTrial:
             time.sleep(0.1)
         return found
 
-    def wait(self, seconds: float = 400.0) -> int:
+    def wait(self, seconds: float = 900.0) -> int:
         """Until the trial has ended by itself."""
         return self.process.wait(seconds)
 

@@ -10,13 +10,19 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-slow lint format bench clean
+.PHONY: help demo journey fuzz test test-slow lint format bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.run ## install, train on the embedded data and compare the methods
 	$(BIN)/headstart run $(ARGS)
+
+journey: ## install afresh and go from two tables to a new client's model: train, look, adapt, predict, export
+	$(PYTHON) tools/journey.py $(ARGS)
+
+fuzz: $(VENV)/.dev ## try 2,000 broken and odd configurations, tables and model files
+	$(BIN)/python -m tools.fuzzing $(ARGS)
 
 test: $(VENV)/.dev ## install what the tests need and run all but the slow ones
 	$(BIN)/python -m pytest -n 2 -m "not slow" $(ARGS)

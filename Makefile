@@ -12,13 +12,19 @@ ARGS   ?=
 .NOTPARALLEL:
 AXE    := .cache/axe/node_modules/axe-core/axe.min.js
 
-.PHONY: help demo browser test test-slow lint format docs bench clean
+.PHONY: help demo journey fuzz browser test test-slow lint format docs bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.run ## install, train on the embedded data and compare the methods
 	$(BIN)/headstart run $(ARGS)
+
+journey: ## install afresh and go from two tables to a new client's model: train, look, adapt, predict, export
+	$(PYTHON) tools/journey.py $(ARGS)
+
+fuzz: $(VENV)/.dev ## try 2,000 broken and odd configurations, tables and model files
+	$(BIN)/python -m tools.fuzzing $(ARGS)
 
 browser: ## find or install what tests of pages use: Chromium, its driver, axe-core; without them those tests are skipped
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \

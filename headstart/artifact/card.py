@@ -112,8 +112,8 @@ def _scores(scores: tuple[Score, ...]) -> str:
         rows.append([metric.title, *shown, "" if last.worst10 is None else metric.show(last.worst10)])
     after = ["shared model" if number == 0 else f"after {number} step{'s' * (number > 1)}" for number in steps]
     clients = max(score.clients for score in scores)
-    whose = "all of which trained" if scores[0].group == "all" else "that nothing was learned from or chosen by"
-    what = f"Mean and deviation over {clients} clients, {whose}, and the mean of the worst tenth of them.\n\n"
+    whose = "who all trained" if scores[0].group == "all" else "that nothing was learned from or chosen by"
+    what = f"Mean and deviation over {clients} clients {whose}, and the mean of the worst tenth of them.\n\n"
     return what + _table(["metric", *after, "worst 10%"], rows)
 
 

@@ -143,7 +143,8 @@ def _show(report: "AdaptationReport", metrics: dict[str, "Metric"]) -> None:
         console.print(f"On {report.held_back} rows held back, after steps{size}:")
         table = Table(box=box.SIMPLE_HEAD)
         # The loss is what is minimised; what people look at comes first.
-        names = sorted((name for name in report.curve[0] if name != "steps"), key=lambda name: name == "loss")
+        order = [name for name in metrics if name != "loss"] + ["loss"]
+        names = [name for name in order if name in report.curve[0]]
         for heading in ("steps", *(metrics[name].title for name in names)):
             table.add_column(heading, justify="right")
         for row in report.curve:

@@ -23,7 +23,9 @@ def plot_run(record: RunRecord, path: Path) -> None:
     metric = headline_metric(record)
     finished = finished_summaries(record)
     groups = list(shown_groups(row["group"] for rows in finished.values() for row in rows))
-    figure, axes = plt.subplots(1, len(groups), figsize=(5.2 * len(groups), 3.8), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(groups), figsize=(5.2 * len(groups), 3.8), sharex=True, sharey=True, squeeze=False
+    )
     for axis, group in zip(axes[0], groups, strict=True):
         for colour, (label, summary) in zip(COLOURS * len(finished), finished.items(), strict=False):
             rows = [r for r in summary if r["metric"] == metric.name and r["group"] == group]

@@ -28,8 +28,9 @@ QUOTATION = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 class Quoting:
     """Fills quotations in from the results of experiments by name."""
 
-    def __init__(self, results: Callable[[str], Results]):
-        self._results = results
+    def __init__(self, results: Callable[[str], Results], smaller: bool = False):
+        """With ``smaller`` runs, which lack rows and evaluations, what cannot be looked up is left open."""
+        self._results, self._smaller = results, smaller
         self._kinds: Mapping[str, Callable[[list[str]], str]] = {
             "difference": self._difference,
             "diverged": self._diverged,
@@ -48,6 +49,8 @@ class Quoting:
             except _NotRun:
                 return "·"
             except (ValueError, IndexError, KeyError) as error:
+                if self._smaller:
+                    return "·"
                 raise UsageError(
                     f"The quotation {match[0]} cannot be looked up: {error}.",
                     "Write it as {{experiment row/method score}}; headstart_papers.quoting has the other kinds.",

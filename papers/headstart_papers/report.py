@@ -221,7 +221,7 @@ def _quoting(out: Path, profile: Profile) -> Quoting:
         (experiment,) = find_experiments((name,))
         return load(experiment, out, profile)
 
-    return Quoting(results)
+    return Quoting(results, smaller=profile != "full")
 
 
 def _loud(assessment: Assessment) -> str | None:

@@ -81,6 +81,13 @@ def test_quotations_are_looked_up(quoting, quotation, shown):
     assert quoting.filled(f"It is {{{{{quotation}}}}}.") == f"It is {shown}."
 
 
+def test_in_smaller_runs_what_is_not_there_is_left_open(tmp_path):
+    paper = experiment(tmp_path)
+    fill(paper, tmp_path, lambda row, method, seed: 0.5, "tiny")
+    quoting = Quoting(lambda name: load(paper, tmp_path, "tiny"), smaller=True)
+    assert quoting.filled("{{x/y hard/a accuracy}} {{after 50 x/y a accuracy}}") == "· ·"
+
+
 def test_diverged_runs_are_counted_and_left_out(tmp_path):
     paper = experiment(tmp_path)
     for unit in paper.units("full"):

@@ -13,7 +13,7 @@ import psutil
 
 from headstart.deploy.events import Events
 
-__all__ = ["HOPELESS", "Child", "Keeper", "end", "environment", "tail"]
+__all__ = ["HOPELESS", "Child", "Keeper", "alive", "end", "environment", "tail"]
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds before a process that ended is started again: twice as many each time, up to the latter."""
@@ -168,6 +168,14 @@ def _waited(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.
     while (alive := [process for process in processes if _runs(process)]) and time.monotonic() < until:
         time.sleep(0.05)
     return alive
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that was killed and not reaped does not."""
+    try:
+        return _runs(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _runs(process: psutil.Process) -> bool:

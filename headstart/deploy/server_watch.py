@@ -14,7 +14,17 @@ from headstart.deploy.control import NotThere, SuperLink
 from headstart.deploy.events import Events
 from headstart.deploy.flower import write_app
 from headstart.deploy.places import Door, ServerPlace
-from headstart.deploy.processes import FIRST_PAUSE, HOPELESS, LONGEST_PAUSE, Child, Keeper, end, environment, tail
+from headstart.deploy.processes import (
+    FIRST_PAUSE,
+    HOPELESS,
+    LONGEST_PAUSE,
+    Child,
+    Keeper,
+    alive,
+    end,
+    environment,
+    tail,
+)
 from headstart.deploy.roster import FILE, Roster
 from headstart.deploy.watching import EventTail
 from headstart.errors import HeadstartError, UsageError
@@ -149,7 +159,7 @@ class _Run:
     def ended(self, link: SuperLink, superlink: int, pid: Path, now: float) -> str | None:
         """How it ended, if it has."""
         number = _pid(pid)
-        dead = number is not None and not psutil.pid_exists(number)
+        dead = number is not None and not alive(number)
         self._learn()
         if self.outcome is not None:
             self._told = now if self._told is None else self._told

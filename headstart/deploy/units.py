@@ -18,6 +18,8 @@ User={user}
 ExecStart={command} deploy {role} {folder}
 Restart=on-failure
 RestartSec=10
+# A mistake that starting again cannot mend, such as a key that was revoked.
+RestartPreventExitStatus=2
 # Ends all of its processes, and gives them time to say goodbye.
 KillMode=mixed
 TimeoutStopSec=30

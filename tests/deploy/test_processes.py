@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from headstart.deploy.events import Events
-from headstart.deploy.processes import Child, Keeper, end, tail
+from headstart.deploy.processes import Child, Keeper, alive, end, tail
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 PARENT = """
@@ -98,3 +98,12 @@ def test_nothing_is_left_when_the_watcher_is_killed(tmp_path, number):
     watcher.send_signal(number)
     watcher.wait()
     _until(lambda: _gone(pid))
+
+
+def test_a_process_that_was_killed_is_dead_before_it_is_reaped():
+    process = subprocess.Popen(SLEEPER)
+    assert alive(process.pid)
+    process.kill()
+    _until(lambda: not alive(process.pid))
+    assert process.wait() == -signal.SIGKILL
+    assert not alive(process.pid)

@@ -213,6 +213,7 @@ def poison(asked: argparse.Namespace) -> None:
                     left_out |= set(faults)
                 except (Diverged, BelowQuorum):
                     figures.append((np.nan, np.nan))
+                    left_out.add("—")
             _row(f"{label} | {name}", figures, f" {', '.join(sorted(left_out)) or 'nobody'} |")
 
 

@@ -25,7 +25,7 @@ def tuning_table(tuned: Tuned, rows: int = ROWS) -> Table:
     notes = [f"{len(shown)} of {len(tuned.tried)} that were tried."] if len(shown) < len(tuned.tried) else []
     notes += [f"{diverged} of them diverged."] if diverged else []
     table = Table(
-        title=f"{escape(metric.title)} of validation clients",
+        title=f"{escape(metric.title)} of the clients that choose",
         title_justify="left",
         caption=" ".join(notes) or None,
         caption_justify="left",
@@ -85,8 +85,17 @@ def _heat(plt: Any, figure: Any, axis: Any, rows: list[Any], keys: list[str], me
         cells = np.full((len(sides[1]), len(sides[0])), np.nan)
         for row, value in zip(rows, values, strict=True):
             cells[sides[1].index(row[keys[1]]), sides[0].index(row[keys[0]])] = value
-        drawn = axis.pcolormesh(*sides, cells, cmap=better, vmin=low, vmax=high, shading="nearest")
+        edges = [_edges(side, tuned.over[key].log) for key, side in zip(keys, sides, strict=True)]
+        drawn = axis.pcolormesh(*edges, cells, cmap=better, vmin=low, vmax=high)
     else:
         places = ([row[key] for row in rows] for key in keys)
         drawn = axis.scatter(*places, c=values, cmap=better, vmin=low, vmax=high, s=160, edgecolors="white")
     figure.colorbar(drawn, label=metric.title)
+
+
+def _edges(values: list[float], log: bool) -> np.ndarray:
+    """Where the cells of a grid begin and end: in the middle between its values, as the axis has them."""
+    places = np.log(values) if log else np.asarray(values, float)
+    steps = np.diff(places) if len(places) > 1 else np.ones(1)
+    ends = [places[0] - steps[0] / 2, *(places[:-1] + np.diff(places) / 2), places[-1] + steps[-1] / 2]
+    return np.exp(ends) if log else np.asarray(ends)

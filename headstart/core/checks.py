@@ -8,7 +8,7 @@ import numpy as np
 
 from headstart.errors import UsageError
 
-__all__ = ["at_least", "in_unit_interval", "number", "positive", "whole"]
+__all__ = ["any_whole", "at_least", "in_unit_interval", "number", "positive", "whole"]
 
 MOST = 2**32 - 1
 """The largest count or seed: 32 bits have to do."""
@@ -51,11 +51,16 @@ def in_unit_interval(name: str, value: Any) -> None:
         raise UsageError(f"{name} = {value} lies outside (0, 1].", f"Give {name} a value above 0 and at most 1.")
 
 
-def whole(name: str, value: Any, least: int) -> None:
-    """A whole number of at least ``least``; shapes depend on it, so it is never traced, and has to fit into 32 bits."""
-    if isinstance(value, (int, np.integer)) and value > MOST:
-        raise UsageError(f"{name} = {value} is more than {MOST:,}.", f"Set {name} to less.")
+def any_whole(name: str, value: Any, least: int) -> None:
+    """A whole number of at least ``least``, however large: a theorem may ask for more than a machine counts to."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise UsageError(
             f"{name} = {value!r} is not a whole number of {least} or more.", f"Set {name} to {least} or more."
         )
+
+
+def whole(name: str, value: Any, least: int) -> None:
+    """A whole number of at least ``least``; shapes depend on it, so it is never traced, and has to fit into 32 bits."""
+    if isinstance(value, (int, np.integer)) and value > MOST:
+        raise UsageError(f"{name} = {value} is more than {MOST:,}.", f"Set {name} to less.")
+    any_whole(name, value, least)

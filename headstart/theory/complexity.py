@@ -17,7 +17,7 @@ from functools import partial
 from rich import box
 from rich.table import Table
 
-from headstart.core.checks import positive, whole
+from headstart.core.checks import any_whole, positive
 from headstart.errors import UsageError, did_you_mean
 
 __all__ = ["COMPLEXITIES", "SETTINGS", "Complexity", "complexity_table", "ratio", "row", "rows"]
@@ -299,7 +299,7 @@ def ratio(entry: str, accuracy: float, clients: int | None = None) -> float:
     """
     positive("accuracy", accuracy)
     if clients is not None:
-        whole("clients", clients, 1)
+        any_whole("clients", clients, 1)
     values = {"eps": accuracy, "n": clients}
     total = 0.0
     for term in entry.split(" + "):

@@ -13,7 +13,7 @@ memories of different ``g^k`` hands every client a wrong one, and the method set
 import math
 from typing import NamedTuple
 
-from headstart.core.checks import at_least, positive, whole
+from headstart.core.checks import any_whole, at_least, positive
 from headstart.errors import UsageError
 from headstart.theory import per_fedavg
 from headstart.theory.conditions import at_most
@@ -131,7 +131,7 @@ def printed_inner_second_moment(constants: Constants, inner_lr: float, batch: in
     sigma_2)``.
     """
     at_least("inner_lr", inner_lr, 0)
-    whole("batch", batch, 1)
+    any_whole("batch", batch, 1)
     return (1 + inner_lr * constants.smoothness) ** 2 + inner_lr**2 * constants.hessian_noise**2 / batch
 
 
@@ -146,7 +146,7 @@ def meta_composition(constants: Constants, inner_lr: float, batch: int = 1) -> C
     1/L_1``, their meta-gradients by Per-FedAvg's Lemma 4.4. One task a client.
     """
     at_least("inner_lr", inner_lr, 0)
-    whole("batch", batch, 1)
+    any_whole("batch", batch, 1)
     noise = constants.gradient_noise / math.sqrt(batch)
     return CompositionConstants(
         outer_smoothness=constants.smoothness,
@@ -174,9 +174,9 @@ def _check(run: CompositionRun, initial_gap: float, needed_by: str) -> None:
     positive("outer_lr", run.outer_lr)
     positive("momentum", run.momentum)
     positive("averaging", run.averaging)
-    whole("local_steps", run.local_steps, 1)
-    whole("iterations", run.iterations, 1)
-    whole("clients", run.clients, 1)
+    any_whole("local_steps", run.local_steps, 1)
+    any_whole("iterations", run.iterations, 1)
+    any_whole("clients", run.clients, 1)
     at_most("scale", run.scale, 1.0, "1", needed_by)
     for name, value in (("momentum * scale", run.momentum), ("averaging * scale", run.averaging)):
         at_most(name, value * run.scale, 1.0, "1", needed_by)
@@ -317,7 +317,7 @@ def schedule_for(
     ``p`` is lowered to what the conditions allow, which matters for few iterations only. All terms but the floor then
     fall as ``T^(-1/2)``: ``T = O(eps^-4)`` and ``T/p = O(eps^-3)`` rounds (Remark 3.7).
     """
-    whole("iterations", iterations, 1)
+    any_whole("iterations", iterations, 1)
     scale = iterations**-0.5
     outer_lr = largest_outer_lr(composition, momentum, averaging)
     steps = min(math.floor(iterations**0.25 + 1e-9), largest_local_steps(composition, outer_lr, scale))

@@ -12,7 +12,7 @@ hold between two averagings only. Lemmas A.1, A.2 and 4.3 need clients with the 
 ``compositional.average_gradient_bound`` needs neither.
 """
 
-from headstart.core.checks import at_least, whole
+from headstart.core.checks import any_whole, at_least
 from headstart.theory.compositional import CompositionConstants, CompositionRun
 from headstart.theory.conditions import at_most
 
@@ -85,8 +85,8 @@ def consensus_of_memories(composition: CompositionConstants, clients: int, steps
     ``model_consensus`` is the same sum of ``||x_t^k - mean x_t||^2``. For equal clients.
     """
     _check(model_consensus)
-    whole("clients", clients, 1)
-    whole("steps", steps, 0)
+    any_whole("clients", clients, 1)
+    any_whole("steps", steps, 0)
     noise = 8 * steps * clients * composition.inner_noise**2
     return noise + 8 * composition.inner_jacobian**2 * model_consensus
 
@@ -96,7 +96,7 @@ def consensus_of_gradients(
 ) -> float:
     """Lemma A.2, (33): ``sum_k E ||z^k - mean z||^2`` of the gradients ``z``. For equal clients."""
     _check(model_consensus, memory_consensus)
-    whole("clients", clients, 1)
+    any_whole("clients", clients, 1)
     outer = composition.inner_jacobian * composition.outer_noise
     inner = composition.outer_gradient * composition.jacobian_noise
     return (

@@ -1,6 +1,6 @@
 """Conditions of the theorems, each refused with its own formula and the largest value that it allows."""
 
-from headstart.core.checks import at_least, whole
+from headstart.core.checks import any_whole, at_least
 from headstart.errors import UsageError
 from headstart.theory.constants import Constants
 
@@ -27,8 +27,8 @@ def check_inner_lr(constants: Constants, inner_lr: float, needed_by: str) -> Non
 
 def check_cohort(clients: int, cohort: int) -> None:
     """``1 <= cohort <= clients``."""
-    whole("clients", clients, 1)
-    whole("cohort", cohort, 1)
+    any_whole("clients", clients, 1)
+    any_whole("cohort", cohort, 1)
     if cohort > clients:
         raise UsageError(
             f"cohort = {cohort} is more than clients = {clients}.", "Give a cohort of at most all clients."

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from scipy.optimize import minimize_scalar
 
-from headstart.core.checks import at_least, positive, whole
+from headstart.core.checks import any_whole, at_least, positive
 from headstart.theory.conditions import at_most
 
 __all__ = ["Drift", "client_drift", "short_round_drift"]
@@ -60,7 +60,7 @@ def short_round_drift(
 ) -> Drift:
     """Corollary F.2, (58a) and (58b), for ``beta <= 1/(10 tau L_F)`` and ``steps <= tau = local_steps``."""
     _check(smoothness, noise, dissimilarity, outer_lr, steps)
-    whole("local_steps", local_steps, 1)
+    any_whole("local_steps", local_steps, 1)
     at_most("steps", steps, local_steps, "tau", "Corollary F.2")
     at_most("outer_lr", outer_lr, 1 / (10 * local_steps * smoothness), "1/(10 tau L_F)", "Corollary F.2")
     return Drift(
@@ -74,4 +74,4 @@ def _check(smoothness: float, noise: float, dissimilarity: float, outer_lr: floa
     at_least("noise", noise, 0)
     at_least("dissimilarity", dissimilarity, 0)
     positive("outer_lr", outer_lr)
-    whole("steps", steps, 0)
+    any_whole("steps", steps, 0)

@@ -12,7 +12,7 @@ paper's argument with those repaired: same terms, same orders, other constants. 
 import math
 from typing import NamedTuple
 
-from headstart.core.checks import at_least, in_unit_interval, positive, whole
+from headstart.core.checks import any_whole, at_least, in_unit_interval, positive
 from headstart.errors import UsageError
 from headstart.theory.conditions import at_most, check_cohort, check_inner_lr
 from headstart.theory.constants import Constants
@@ -89,13 +89,13 @@ def _check(constants: Constants, inner_lr: float, run: LocalRun, needed_by: str)
     check_inner_lr(constants, inner_lr, needed_by)
     positive("outer_lr", run.outer_lr)
     in_unit_interval("averaging", run.averaging)
-    whole("local_steps", run.local_steps, 1)
-    whole("rounds", run.rounds, 1)
+    any_whole("local_steps", run.local_steps, 1)
+    any_whole("rounds", run.rounds, 1)
     check_cohort(run.clients, run.cohort)
     for name in ("inner_batch", "curvature_batch", "outer_batch"):
-        whole(name, getattr(run, name), 1)
+        any_whole(name, getattr(run, name), 1)
     if run.memory_batch is not None:
-        whole("memory_batch", run.memory_batch, 1)
+        any_whole("memory_batch", run.memory_batch, 1)
     elif run.cohort < run.clients:
         raise UsageError(
             f"{needed_by} has memories kept from round to round only where all clients take part, and "
@@ -111,8 +111,8 @@ def gradient_noise(constants: Constants, inner_lr: float, curvature_batch: int, 
     part in it: its noise is in the memory.
     """
     at_least("inner_lr", inner_lr, 0)
-    whole("curvature_batch", curvature_batch, 1)
-    whole("outer_batch", outer_batch, 1)
+    any_whole("curvature_batch", curvature_batch, 1)
+    any_whole("outer_batch", outer_batch, 1)
     gradient = constants.gradient_noise**2 / outer_batch
     hessian = constants.hessian_noise**2 / curvature_batch
     return (
@@ -140,7 +140,7 @@ def largest_outer_lr(
     ``sqrt(beta/H)/(384 L)`` instead. The paper's ``C_4/H`` and ``C_5 beta`` have this shape.
     """
     in_unit_interval("averaging", averaging)
-    whole("local_steps", local_steps, 1)
+    any_whole("local_steps", local_steps, 1)
     largest = 1 / (16 * local_steps * meta_smoothness(constants, inner_lr))
     if averaging == 1:
         return largest
@@ -173,7 +173,7 @@ def drift(
     rest, bounds ``||a + b||^2`` by ``||a||^2 + ||b||^2`` where it bounds the local gradient: a factor 2 is missing.
     """
     at_least("outer_lr", outer_lr, 0)
-    whole("local_steps", local_steps, 1)
+    any_whole("local_steps", local_steps, 1)
     largest = 1 / (math.sqrt(8) * local_steps * meta_smoothness(constants, inner_lr))
     at_most("outer_lr", outer_lr, largest, "1/(sqrt(8) H L_F)", "Lemma 20")
     spread = noise + 4 * meta_dissimilarity(constants, inner_lr) ** 2 + 4 * squared_gradient
@@ -340,7 +340,7 @@ def _planned(constants: Constants, inner_lr: float, initial_gap: float, accuracy
 def _averaging_for(constants: Constants, inner_lr: float, accuracy: float, batch: int, coefficient: float) -> float:
     """``beta = O(eps^2)`` that leaves the memories' noise a share of the bound; 1 where no memory is needed."""
     positive("accuracy", accuracy)
-    whole("batch", batch, 1)
+    any_whole("batch", batch, 1)
     noise = coefficient * (constants.smoothness * inner_lr * constants.gradient_noise) ** 2 / batch
     share = accuracy**2 / len(MemoryBound._fields)
     return 1.0 if noise <= share else share / noise

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headstart.algorithms.moml_v2 import gradient_lipschitz
-from headstart.core.checks import at_least, in_unit_interval, positive, whole
+from headstart.core.checks import any_whole, at_least, in_unit_interval, positive
 from headstart.errors import UsageError
 from headstart.theory import per_fedavg
 from headstart.theory.conditions import check_cohort, check_inner_lr
@@ -157,7 +157,7 @@ def gradient_second_moment(constants: Constants, inner_lr: float, batch: int) ->
     ``E ||(I - alpha H-hat) v||^2`` with such a ``v`` the split is right.
     """
     at_least("inner_lr", inner_lr, 0)
-    whole("batch", batch, 1)
+    any_whole("batch", batch, 1)
     pullback = inner_lr**2 * constants.hessian_noise**2 / batch + (1 + inner_lr * constants.smoothness) ** 2
     return pullback * (constants.gradient_noise**2 / batch + constants.gradient_bound**2)
 
@@ -181,7 +181,7 @@ def descent(
     check_inner_lr(constants, inner_lr, "Lemma 1")
     at_least("initial_gap", initial_gap, 0)
     positive("outer_lr", outer_lr)
-    whole("iterations", iterations, 1)
+    any_whole("iterations", iterations, 1)
     return Descent(
         start=2 * initial_gap / (outer_lr * iterations),
         noise=outer_lr * meta_smoothness(constants, inner_lr) * second_moment,
@@ -196,16 +196,16 @@ def maml_floor(constants: Constants, inner_lr: float, batch: int) -> float:
     number of iterations; the memories' noise is this times ``averaging``.
     """
     check_inner_lr(constants, inner_lr, "Lemma 1")
-    whole("batch", batch, 1)
+    any_whole("batch", batch, 1)
     return 8 * (constants.smoothness * inner_lr * constants.gradient_noise) ** 2 / batch
 
 
 def _check(run: Run) -> None:
     positive("outer_lr", run.outer_lr)
     in_unit_interval("averaging", run.averaging)
-    whole("iterations", run.iterations, 1)
+    any_whole("iterations", run.iterations, 1)
     check_cohort(run.clients, run.cohort)
-    whole("batch", run.batch, 1)
+    any_whole("batch", run.batch, 1)
 
 
 def tracking_error(constants: Constants, inner_lr: float, run: Run) -> TrackingError:
@@ -276,7 +276,7 @@ def steps_for(
     exact enough or the run too short to average, it is that.
     """
     positive("initial_gap", initial_gap)
-    whole("iterations", iterations, 1)
+    any_whole("iterations", iterations, 1)
     moment = gradient_second_moment(constants, inner_lr, batch)
     a, smoothness = 2 * initial_gap, meta_smoothness(constants, inner_lr)
     b = 128 * (constants.smoothness * clients / cohort) ** 2 * moment

@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headstart.core.checks import at_least, positive, whole
+from headstart.core.checks import any_whole, at_least, positive
 from headstart.errors import UsageError
 from headstart.theory import stationarity
 from headstart.theory.constants import Constants
@@ -64,7 +64,7 @@ class CurvatureError(NamedTuple):
 
 def _check(inner_lr: float, steps: int, least_steps: int = 1) -> None:
     at_least("inner_lr", inner_lr, 0)
-    whole("steps", steps, least_steps)
+    any_whole("steps", steps, least_steps)
 
 
 def _sizes(name: str, sizes: Sizes, steps: int) -> Sequence[int]:
@@ -75,7 +75,7 @@ def _sizes(name: str, sizes: Sizes, steps: int) -> Sequence[int]:
             f"{name} has {len(listed)} sizes for {steps} inner steps.", f"Give {name} one size, or {steps} of them."
         )
     for size in listed:
-        whole(name, size, 1)
+        any_whole(name, size, 1)
     return listed
 
 
@@ -166,7 +166,7 @@ def estimator_error(
     _check(inner_lr, steps)
     gradient_moment, _ = constants.fourth_moments("Lemma 6")
     inner = _sizes("inner_batch", inner_batch, steps)
-    whole("outer_batch", outer_batch, 1)
+    any_whole("outer_batch", outer_batch, 1)
     growth, noise = _growth(constants, inner_lr), constants.gradient_noise
     apart = [adaptation_error(constants, inner_lr, step, inner[:step]) for step in range(steps + 1)]
     curvature = curvature_error(constants, inner_lr, steps, inner, curvature_batch)
@@ -202,7 +202,7 @@ def first_order_error(
     1``: (146) bounds ``||P v - v||`` by ``||P v|| + ||v||``, so this bound does not vanish for ``alpha = 0``.
     """
     _check(inner_lr, steps)
-    whole("outer_batch", outer_batch, 1)
+    any_whole("outer_batch", outer_batch, 1)
     apart = adaptation_error(constants, inner_lr, steps, inner_batch)
     gradient = _adapted_gradient_error(constants, apart, outer_batch)
     missing = constants.gradient_bound * (_growth(constants, inner_lr) ** steps + 1)
@@ -229,7 +229,7 @@ def hessian_free_error(
     positive("radius", radius)
     inner = _sizes("inner_batch", inner_batch, steps)
     curvature = _sizes("curvature_batch", curvature_batch, steps)
-    whole("outer_batch", outer_batch, 1)
+    any_whole("outer_batch", outer_batch, 1)
     growth, noise, smoothness = _growth(constants, inner_lr), constants.gradient_noise, constants.smoothness
     apart = [adaptation_error(constants, inner_lr, step, inner[:step]) for step in range(steps + 1)]
     first, second = _adapted_gradient_error(constants, apart[-1], outer_batch)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headstart.core.checks import at_least, positive, whole
+from headstart.core.checks import any_whole, at_least, positive
 from headstart.errors import UsageError
 from headstart.theory import stationarity
 from headstart.theory.conditions import at_most, check_inner_lr
@@ -87,8 +87,8 @@ def meta_smoothness(constants: Constants, inner_lr: float) -> float:
 
 def _adapted_gradient_variance(constants: Constants, inner_lr: float, inner_batch: int, outer_batch: int) -> float:
     """(36): ``E ||e_2||^2 <= sigma_G^2 (1/D' + (alpha L)^2 / D)``."""
-    whole("inner_batch", inner_batch, 1)
-    whole("outer_batch", outer_batch, 1)
+    any_whole("inner_batch", inner_batch, 1)
+    any_whole("outer_batch", outer_batch, 1)
     shift = (inner_lr * constants.smoothness) ** 2
     return constants.gradient_noise**2 * (1 / outer_batch + shift / inner_batch)
 
@@ -109,7 +109,7 @@ def estimator_error(
     """
     check_inner_lr(constants, inner_lr, "Lemma 4.3")
     gradient = _adapted_gradient_variance(constants, inner_lr, inner_batch, outer_batch)
-    whole("curvature_batch", curvature_batch, 1)
+    any_whole("curvature_batch", curvature_batch, 1)
     hessian = inner_lr**2 * constants.hessian_noise**2 / curvature_batch
     return EstimatorError(
         bias=2 * inner_lr * constants.smoothness * constants.gradient_noise / math.sqrt(inner_batch),
@@ -144,9 +144,9 @@ def hessian_free_error(
     """
     check_inner_lr(constants, inner_lr, "Lemma H.2")
     positive("radius", radius)
-    whole("inner_batch", inner_batch, 1)
-    whole("outer_batch", outer_batch, 1)
-    whole("curvature_batch", curvature_batch, 1)
+    any_whole("inner_batch", inner_batch, 1)
+    any_whole("outer_batch", outer_batch, 1)
+    any_whole("curvature_batch", curvature_batch, 1)
     step, noise = inner_lr * constants.smoothness, constants.gradient_noise
     difference = inner_lr * constants.hessian_lipschitz * radius * constants.gradient_bound**2
     spread = 2 * step**2 / inner_batch + 2 / outer_batch + inner_lr**2 / (2 * radius**2 * curvature_batch)
@@ -277,8 +277,8 @@ def automatic_error(constants: Constants, inner_lr: float, inner_batch: int, out
     No paper has this estimator.
     """
     check_inner_lr(constants, inner_lr, "The error of automatic curvature")
-    whole("inner_batch", inner_batch, 1)
-    whole("outer_batch", outer_batch, 1)
+    any_whole("inner_batch", inner_batch, 1)
+    any_whole("outer_batch", outer_batch, 1)
     step = inner_lr * constants.smoothness
     noise, hessian = constants.gradient_noise, constants.hessian_noise
     off = step * noise / math.sqrt(inner_batch)

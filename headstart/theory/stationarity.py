@@ -28,7 +28,7 @@ drawn independently of their runs, counts. Norms are root mean squares over clie
 import math
 from typing import NamedTuple
 
-from headstart.core.checks import at_least, positive, whole
+from headstart.core.checks import any_whole, at_least, positive
 from headstart.theory.conditions import at_most, check_cohort
 
 __all__ = ["PROVED", "EstimatorError", "GradientBound", "Schedule", "average_gradient_bound", "rates"]
@@ -104,8 +104,8 @@ def average_gradient_bound(
     """
     outer_lr, local_steps, rounds = schedule
     positive("outer_lr", outer_lr)
-    whole("local_steps", local_steps, 1)
-    whole("rounds", rounds, 1)
+    any_whole("local_steps", local_steps, 1)
+    any_whole("rounds", rounds, 1)
     check_cohort(clients, cohort)
     at_least("initial_gap", initial_gap, 0)
     positive("constant", constant)

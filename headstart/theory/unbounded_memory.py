@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headstart.core.checks import at_least, positive, whole
+from headstart.core.checks import any_whole, at_least, positive
 from headstart.errors import UsageError
 from headstart.theory.conditions import at_most, check_cohort
 from headstart.theory.constants import Constants
@@ -121,7 +121,7 @@ def lipschitz_batches(constants: Constants, inner_lr: float, clients: int) -> Li
     """Lemma 12: ``(n-1) B/(n-B) >= (8 rho alpha gamma_G / L)^2`` tasks and ``S >= (8 rho alpha sigma_G / L)^2``
     samples.
     """
-    whole("clients", clients, 1)
+    any_whole("clients", clients, 1)
     at_least("inner_lr", inner_lr, 0)
     bend = 8 * constants.hessian_lipschitz * inner_lr / constants.smoothness
     unlike = math.ceil((bend * constants.gradient_dissimilarity) ** 2)
@@ -157,7 +157,7 @@ def gradient_second_moment(constants: Constants, inner_lr: float, batch: int) ->
     ``C_5 = a (sigma_G^2/K + 2 (1 + alpha L)^2 (2 C_2^2 + 1) gamma_G^2)``. ``C_4`` is printed with ``C_1`` for
     ``C_1^2``.
     """
-    whole("batch", batch, 1)
+    any_whole("batch", batch, 1)
     control = gradient_control(constants, inner_lr)
     stretch = (1 + inner_lr * constants.smoothness) ** 2
     pullback = stretch + inner_lr**2 * constants.hessian_noise**2 / batch
@@ -178,7 +178,7 @@ def refresh_variance(
     ``2 C_p sigma_G^2/K``, which says that nothing is noisy where every task is drawn (``p = 1``). It also goes back to
     the model before, with ``L`` for ``L^2`` and without the factor 2 of ``||a + b||^2`` in Lemma 8.
     """
-    whole("batch", batch, 1)
+    any_whole("batch", batch, 1)
     positive("participation", participation)
     at_least("squared_gradient", squared_gradient, 0)
     control = gradient_control(constants, inner_lr)

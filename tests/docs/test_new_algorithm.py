@@ -63,7 +63,8 @@ def test_it_passes_the_tests_of_the_page(tree: Path) -> None:
     assert checks
     report = tree / "report.xml"
     run(
-        tree, "-m", "pytest", "-q", "-k", "fedexp or contract_row", "-p", "no:cacheprovider", "-p", "no:xdist",
+        tree, "-m", "pytest", "-q", "-k", "fedexp or contract_row", "-m", "not slow", "-p", "no:cacheprovider",
+        "-p", "no:xdist",
         f"--junit-xml={report}", *checks, "tests/algorithms/test_fedexp.py", "headstart/algorithms/fedexp.py",
     )  # fmt: skip
     cases = [(case.get("classname", ""), case.get("name", "")) for case in ElementTree.parse(report).iter("testcase")]

@@ -199,7 +199,7 @@ def links(page, pictures=0):
     """All that a page links to is there, and beside it."""
     targets = re.findall(r"(!?)\[[^\]]*\]\(([^)#]+)\)", page.read_text())
     for _, target in targets:
-        assert target == "notation.md" or (page.parent / target).exists(), target
+        assert target in ("notation.md", "theory.md") or (page.parent / target).exists(), target
     assert sum(sign == "!" for sign, _ in targets) == pictures
 
 

@@ -58,7 +58,7 @@ def test_its_scores_are_those_of_an_evaluation(federation, trials, batch_size):
 
 def test_steps_of_those_who_train_alone_are_those_of_an_untrained_model(federation):
     untrained = Trials([hs.fedavg(batch_size=5)], PROBLEM, federation, seed=1)
-    ids = np.arange(6)
+    ids = np.arange(federation.total)
     found = untrained.scores([0], steps=(0, 7), ids=ids, batch_size=5, sizes=np.array([[0.05]]))["loss"][0, 0]
     alone = hs.train(
         LocalOnly(learning_rate=0.05, own_steps=7), PROBLEM, federation, rounds=1, seed=1,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headstart.core.checks import whole
+from headstart.core.checks import any_whole
 from headstart.errors import UsageError, did_you_mean
 from headstart.theory.constants import Constants
 from headstart.theory.planner.plans import Circumstances, MethodPlan, PlannedRun
@@ -87,7 +87,7 @@ def plan_within(circumstances: Circumstances, method: str, rounds: int) -> tuple
 
     The epsilon of ``circumstances`` is where the search begins. Rounds only fall as epsilon grows.
     """
-    whole("rounds", rounds, 1)
+    any_whole("rounds", rounds, 1)
 
     def at(epsilon: float) -> MethodPlan:
         return METHODS[method](replace(circumstances, epsilon=epsilon))

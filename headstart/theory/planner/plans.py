@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headstart.core import CURVATURES, Size
-from headstart.core.checks import at_least, positive, whole
+from headstart.core.checks import any_whole, at_least, positive
 from headstart.errors import UsageError, did_you_mean
 from headstart.theory.conditions import check_cohort
 from headstart.theory.constants import Constants
@@ -41,12 +41,12 @@ class Circumstances:
         at_least("initial_gap", self.initial_gap, 0)
         check_cohort(self.clients, self.cohort)
         at_least("inner_lr", self.inner_lr, 0)
-        whole("inner_steps", self.inner_steps, 1)
+        any_whole("inner_steps", self.inner_steps, 1)
         positive("difference_radius", self.difference_radius)
         if self.curvature not in CURVATURES:
             raise UsageError(f"There is no curvature {self.curvature!r}.", did_you_mean(self.curvature, CURVATURES))
         if self.most_samples is not None:
-            whole("most_samples", self.most_samples, 1)
+            any_whole("most_samples", self.most_samples, 1)
 
     @property
     def accuracy(self) -> float:
@@ -89,7 +89,7 @@ class PlannedRun:
 
     def after(self, rounds: int) -> dict[str, float]:
         """The terms of Theorem 4.5 or 8 for a run of other length: only ``start`` depends on it."""
-        whole("rounds", rounds, 1)
+        any_whole("rounds", rounds, 1)
         return {**self.terms, "start": self.terms["start"] * self.rounds / rounds}
 
 

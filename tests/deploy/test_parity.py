@@ -18,7 +18,7 @@ from headstart.deploy.state import Memories
 from headstart.deploy.trial import up
 from headstart.simulate.files import named_leaves, read_arrays
 
-pytestmark = pytest.mark.xdist_group("federation")
+pytestmark = pytest.mark.federation
 
 ROUNDS = 5
 THREE = """

@@ -22,8 +22,7 @@ from headstart.errors import UsageError
 from headstart.simulate.files import named_leaves, read_arrays
 from tests.deploy.real.trial import ROUNDS
 
-# With all tests of real processes in one process of pytest's: one trial serves them, and its ports are its own.
-pytestmark = pytest.mark.xdist_group("federation")
+pytestmark = pytest.mark.federation
 
 PORT = 61500
 """Of intruders' own servers, from here on."""

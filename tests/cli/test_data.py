@@ -68,7 +68,7 @@ def test_settings_suit_the_data():
     sizes = fitted({}, episodes)["algorithm"]
     assert (sizes["batch_size"], sizes["inner_batch_size"], sizes["curvature_batch_size"]) == (15, 6, 6)
     large = hs.Federation.from_arrays(np.zeros((500, 1)), [np.arange(400), np.arange(400, 450)], [[450]] * 2)
-    assert fitted({}, large)["evaluate"]["batch_size"] == 50
+    assert fitted({}, large)["evaluate"] == {"batch_size": 50, "steps": [0, 1, 5]}
 
 
 def test_a_table_can_be_prepared_and_then_stays_on_disk(headstart, people, tmp_path):

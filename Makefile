@@ -38,11 +38,11 @@ browser: ## find or install what tests of pages use: Chromium, its driver, axe-c
 	  echo "axe-core is not here and cannot be installed: tests of accessibility will be skipped."
 
 test: $(VENV)/.dev browser ## install what the tests need and run all but the slow ones
-	$(BIN)/python -m pytest -n 2 -m "not slow and not federation" $(ARGS) $(OR_NONE)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not federation" $(ARGS) $(OR_NONE)
 	$(BIN)/python -m pytest -m "federation and not slow" $(ARGS) $(OR_NONE)
 
 test-slow: $(VENV)/.dev ## run the slow tests only
-	$(BIN)/python -m pytest -n 2 -m "slow and not federation" $(ARGS) $(OR_NONE)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "slow and not federation" $(ARGS) $(OR_NONE)
 	$(BIN)/python -m pytest -m "slow and federation" $(ARGS) $(OR_NONE)
 
 lint: $(VENV)/.dev ## check style, formatting and types

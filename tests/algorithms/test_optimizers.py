@@ -1,6 +1,7 @@
 """Optimisers in the slots of every method that has them."""
 
 import dataclasses
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -23,10 +24,23 @@ def has(name, slot):
     return any(field.name == slot for field in dataclasses.fields(CONTRACT[name]))
 
 
-def run(algorithm, name="fedavg", **options):
-    cohort = 1.0 if algorithm.needs_everyone else 3
-    sim = Simulation(algorithm, *setting(name), **({"cohort": cohort} | options))
+def run(algorithm, name="fedavg"):
+    sim = Simulation(algorithm, *setting(name), cohort=1.0 if algorithm.needs_everyone else 3)
     return sim, sim.advance(ROUNDS)["loss"].to_numpy()
+
+
+@cache
+def run_once(name, without=None):
+    """Parameters and losses of a method as it stands, or without an optimiser that it has in a slot."""
+    plain = CONTRACT[name]
+    sim, losses = run(dataclasses.replace(plain, **{without: None}) if without else plain, name)
+    return toy.to_numpy(sim.state.server.params), losses
+
+
+def assert_same(got, want):
+    (sim, losses), (params, want_losses) = got, want
+    np.testing.assert_allclose(losses, want_losses, rtol=1e-5)
+    toy.assert_close(toy.to_numpy(sim.state.server.params), params, 1e-5)
 
 
 SERVED = [name for name in CONTRACT if has(name, "server_optimizer")]
@@ -48,11 +62,8 @@ def test_a_server_that_takes_optax_plain_steps_is_the_papers(name):
     rate = {"reptile": plain.outer_lr, "pfedme": 0.8} if name in ("reptile", "pfedme") else {}
     one_step = {"bspiderboost", "scgd", "nasa", "moml", "moml, first-order", "moml-v2", "protonet"}
     lr = plain.outer_lr if name in one_step else rate.get(name, 1.0)
-    (sim, losses), (want, want_losses) = (
-        run(dataclasses.replace(plain, server_optimizer=optimizer), name) for optimizer in (optax.sgd(lr), None)
-    )
-    np.testing.assert_allclose(losses, want_losses, rtol=1e-5)
-    toy.assert_close(toy.to_numpy(sim.state.server.params), toy.to_numpy(want.state.server.params), 1e-5)
+    want = run_once(name, None if plain.server_optimizer is None else "server_optimizer")
+    assert_same(run(dataclasses.replace(plain, server_optimizer=optax.sgd(lr)), name), want)
 
 
 @pytest.mark.parametrize("name", [name for name in LOCAL if name not in VARYING])
@@ -63,9 +74,8 @@ def test_a_client_that_takes_optax_plain_steps_is_the_papers(name, keep):
     lr = lr * plain.scale if name.startswith("local-scgdm") else lr
     optimizer = optax.sgd(lr, momentum=0.0)  # with a trace, so that there is something to keep
     changed = dataclasses.replace(plain, client_optimizer=optimizer, keep_client_optimizer=keep)
-    (sim, losses), (want, want_losses) = run(changed, name), run(plain, name)
-    np.testing.assert_allclose(losses, want_losses, rtol=1e-5)
-    toy.assert_close(toy.to_numpy(sim.state.server.params), toy.to_numpy(want.state.server.params), 1e-5)
+    sim, losses = run(changed, name)
+    assert_same((sim, losses), run_once(name))
     assert isinstance(sim.state.clients, WithOptimizer) == keep
 
 

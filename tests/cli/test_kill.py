@@ -12,8 +12,8 @@ from tests.cli.test_run import assert_same_run
 
 COMMAND = [sys.executable, "-c", "from headstart.cli import main; main()", "run"]
 SETTINGS = {
-    "per-fedavg": ["train.rounds=4000"],
-    "moml": ["algorithm.name=moml", "algorithm.batch_size=5", "train.memory=disk", "train.rounds=1200"],
+    "per-fedavg": [],
+    "moml": ["algorithm.name=moml", "algorithm.batch_size=5", "train.memory=disk"],
 }
 EVERYWHERE = ["baselines={}", "train.chunk=5", "evaluate.every=100"]
 
@@ -22,11 +22,20 @@ def _start(*arguments):
     return subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-@pytest.mark.parametrize(("method", "kills"), [("per-fedavg", 20), ("moml", 6)])
-def test_kills_change_no_bit(tiny, tmp_path, method, kills):
+@pytest.mark.parametrize(
+    ("method", "kills", "rounds"),
+    [
+        ("per-fedavg", 4, 1000),
+        ("moml", 3, 600),
+        pytest.param("per-fedavg", 20, 4000, marks=pytest.mark.slow),
+        pytest.param("moml", 6, 1200, marks=pytest.mark.slow),
+    ],
+)
+def test_kills_change_no_bit(tiny, tmp_path, method, kills, rounds):
     """Memories kept on disk are part of what must come back."""
     rng = random.Random(0)
-    settings = [part for setting in [*SETTINGS[method], *EVERYWHERE] for part in ("--set", setting)]
+    chosen = [*SETTINGS[method], *EVERYWHERE, f"train.rounds={rounds}"]
+    settings = [part for setting in chosen for part in ("--set", setting)]
     whole = _start(str(tiny), "--out", str(tmp_path / "whole"), *settings)
     out, _ = whole.communicate(timeout=300)
     assert whole.returncode == 0, out

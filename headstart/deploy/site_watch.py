@@ -17,6 +17,7 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from headstart.deploy.admission import signed_headers
+from headstart.deploy.events import Events
 from headstart.deploy.gateway import HELLO
 from headstart.deploy.places import SitePlace
 from headstart.deploy.processes import Child, Keeper, environment
@@ -43,14 +44,14 @@ class SiteWatch:
         self._key = _private(self.place)
         env = environment(self.place.folder / "flower")
         worker = [sys.executable, "-m", "headstart.deploy.worker", str(self.place.folder)]
-        self._worker = Child("worker", worker, self.place.logs / "worker.log", env)
+        self.worker = Child("worker", worker, self.place.logs / "worker.log", env)
         secret = _messengers_secret(self.place)
         messenger = [sys.executable, "-m", "headstart.deploy.messenger", str(self.place.port), str(secret)]
-        self._messenger = Child("messenger", messenger, self.place.logs / "messenger.log", env)
+        self.messenger = Child("messenger", messenger, self.place.logs / "messenger.log", env)
         node = _node(self.place, secret)
-        self._node = Child("node", node, self.place.logs / "node.log", env, pause=self._node_pause)
+        self.node = Child("node", node, self.place.logs / "node.log", env, pause=self._node_pause)
         # What the node needs is started while the server is still waited for.
-        self._keeper = Keeper([self._worker, self._messenger])
+        self._keeper = Keeper([self.worker, self.messenger], Events(self.place.folder))
         self._greeted = -GREET_SECONDS
         self.connected = False
         """Whether the server knows this site, as of the last look."""
@@ -71,8 +72,13 @@ class SiteWatch:
                 pass
             else:
                 self.connected = True
-                self._keeper.children = [self._worker, self._messenger, self._node]
+                self._keeper.children = [self.worker, self.messenger, self.node]
         self._keeper.tend()
+
+    @property
+    def children(self) -> list[Child]:
+        """Its processes, as far as they are wanted yet."""
+        return self._keeper.children
 
     @property
     def pids(self) -> list[int]:

@@ -3,7 +3,6 @@
 import subprocess
 
 import httpx
-import numpy as np
 import psutil
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
@@ -19,10 +18,9 @@ from headstart.deploy.credentials import make_authority, make_node_key, public_k
 from headstart.deploy.processes import end, environment
 from headstart.deploy.site_watch import greet
 from headstart.errors import UsageError
-from headstart.simulate.files import named_leaves, read_arrays
-from tests.deploy.real.trial import ROUNDS
+from tests.deploy.real.trial import METHODS, ROUNDS
 
-pytestmark = pytest.mark.federation
+pytestmark = [pytest.mark.federation, pytest.mark.xdist_group("federation")]
 
 PORT = 61500
 """Of intruders' own servers, from here on."""
@@ -193,19 +191,12 @@ def test_a_site_that_calls_itself_by_another_name_is_told_so(trial, tmp_path):
 
 
 def test_training_was_unharmed(trial, intruders):
+    """That its numbers are right is another test's, on the same federation."""
     for intruder in intruders.values():
         intruder.said()
-    assert trial.wait() == 0, (trial.folder.parent / "trial.log").read_text()[-2000:]
+    assert trial.wait() == 0, trial.said()
     assert trial.events("left_out") == []
-    closed = trial.events("closed")
-    assert [event["round"] for event in closed] == list(range(ROUNDS))
-    experiment = hs.Experiment.from_toml(trial.experiment, settings=[f"data.path={trial.folder.parent}/people.csv"])
-    simulated = experiment.run()
-    stored, _ = read_arrays(trial.server.run / "per-fedavg" / "model.safetensors")
-    for path, leaf in named_leaves(simulated.results["per-fedavg"].params):
-        np.testing.assert_allclose(stored[path], leaf, atol=1e-6 * np.abs(leaf).max())
-    for name in ("site-1", "site-2", "site-3"):
-        assert (trial.site(name).models / "per-fedavg.safetensors").exists()
+    assert [event["round"] for event in trial.events("closed")] == METHODS * list(range(ROUNDS))
 
 
 def test_no_process_is_left_behind(trial):

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+import headstart as hs
 from tests.deploy.real.trial import RunningTrial, write_experiment
 
 
@@ -11,6 +12,12 @@ def short_path():
     """A folder whose name leaves room for that of a socket, which may not be long."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def simulated(trial):
+    """The same experiment in the simulator, while the federation trains."""
+    return hs.Experiment.from_toml(trial.experiment).run()
 
 
 @pytest.fixture(scope="session")

@@ -190,13 +190,15 @@ def test_a_site_that_calls_itself_by_another_name_is_told_so(trial, tmp_path):
         greet(type(place)(place.folder, "site-2", place.server, place.port, {}))
 
 
-def test_training_was_unharmed(trial, intruders):
+def test_training_was_unharmed(trial, intruders, simulated):
     """That its numbers are right is another test's, on the same federation."""
     for intruder in intruders.values():
         intruder.said()
     assert trial.wait() == 0, trial.said()
     assert trial.events("left_out") == []
     assert [event["round"] for event in trial.events("closed")] == METHODS * list(range(ROUNDS))
+    for name in ("site-1", "site-2", "site-3"):
+        assert {model.stem for model in trial.site(name).models.iterdir()} == set(simulated.results)
 
 
 def test_no_process_is_left_behind(trial):

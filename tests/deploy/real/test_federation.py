@@ -1,8 +1,13 @@
-"""Whoever does not belong is refused, each in its own way, while a federation trains; and training is unharmed."""
+"""A federation of real processes: SuperLink, gateway, SuperNodes and workers.
+
+Whoever does not belong is refused, each in its own way, while it trains; and its numbers are the simulator's. One
+federation serves all tests of this file, which have to stay together in their order.
+"""
 
 import subprocess
 
 import httpx
+import numpy as np
 import psutil
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
@@ -18,9 +23,10 @@ from headstart.deploy.credentials import make_authority, make_node_key, public_k
 from headstart.deploy.processes import end, environment
 from headstart.deploy.site_watch import greet
 from headstart.errors import UsageError
+from tests.deploy.real.parity import assert_simulated
 from tests.deploy.real.trial import METHODS, ROUNDS
 
-pytestmark = [pytest.mark.federation, pytest.mark.xdist_group("federation")]
+pytestmark = pytest.mark.federation
 
 PORT = 61500
 """Of intruders' own servers, from here on."""
@@ -191,7 +197,6 @@ def test_a_site_that_calls_itself_by_another_name_is_told_so(trial, tmp_path):
 
 
 def test_training_was_unharmed(trial, intruders, simulated):
-    """That its numbers are right is another test's, on the same federation."""
     for intruder in intruders.values():
         intruder.said()
     assert trial.wait() == 0, trial.said()
@@ -199,6 +204,17 @@ def test_training_was_unharmed(trial, intruders, simulated):
     assert [event["round"] for event in trial.events("closed")] == METHODS * list(range(ROUNDS))
     for name in ("site-1", "site-2", "site-3"):
         assert {model.stem for model in trial.site(name).models.iterdir()} == set(simulated.results)
+
+
+def test_five_rounds_are_the_simulators(trial, simulated):
+    """Three methods over three sites: partial cohorts, unequal sites, clients that count by their samples."""
+    assert trial.wait() == 0, trial.said()
+    assert_simulated(trial.server.folder, trial.folder / "sites", simulated)
+    record = hs.load_run(trial.server.run)
+    for label, result in simulated.results.items():
+        got, want = record.methods[label].table, result.table
+        assert got["client"].to_pylist() == want["client"].to_pylist()
+        np.testing.assert_allclose(got["loss"].to_numpy(), want["loss"].to_numpy(), rtol=1e-5)
 
 
 def test_no_process_is_left_behind(trial):

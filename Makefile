@@ -10,8 +10,8 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-# Arguments may choose tests of one of two runs only, and pytest's code for no tests is 5.
-OR_NONE := || [ $$? -eq 5 ]
+# The tests of a file stay together on one of two workers, which has their fixtures and compiled programs.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 AXE    := .cache/axe/node_modules/axe-core/axe.min.js
 
 .PHONY: help demo journey fuzz browser test test-slow lint format docs bench clean
@@ -38,12 +38,10 @@ browser: ## find or install what tests of pages use: Chromium, its driver, axe-c
 	  echo "axe-core is not here and cannot be installed: tests of accessibility will be skipped."
 
 test: $(VENV)/.dev browser ## install what the tests need and run all but the slow ones
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not federation" $(ARGS) $(OR_NONE)
-	$(BIN)/python -m pytest -m "federation and not slow" $(ARGS) $(OR_NONE)
+	$(PYTEST) -m "not slow" $(ARGS)
 
 test-slow: $(VENV)/.dev ## run the slow tests only
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "slow and not federation" $(ARGS) $(OR_NONE)
-	$(BIN)/python -m pytest -m "slow and federation" $(ARGS) $(OR_NONE)
+	$(PYTEST) -m slow $(ARGS)
 
 lint: $(VENV)/.dev ## check style, formatting and types
 	$(BIN)/ruff check .

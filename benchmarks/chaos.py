@@ -7,7 +7,7 @@ The method keeps memories at the clients, so that a round that is lost or counte
 that
 
 - training has ended, and the record has every round once,
-- the event log names every fault, with the site,
+- the event log names every fault, with the site (a process of a site's own that has died is in the site's log),
 - model and memories are, number by number, those of a calm run in one process that leaves out whom this one left out,
 - the scores are near those of a calm run that leaves out nobody.
 """
@@ -72,6 +72,7 @@ LIED = {
     "nan": "not finite", "infinity": "not finite", "shape": "arrays", "old round": "stale", "garbage": "garbled",
 }  # fmt: skip
 """What a worker can send in place of its answer, and what the server should make of it."""
+SERVER = ("kill training", "kill superlink", "kill server")
 ORDER = "fault"
 """The file by which a worker is told to do so, once."""
 
@@ -120,6 +121,9 @@ def _lie(fault: str, honest: bytes, before: bytes) -> bytes:
 
 # The storm.
 
+Seen = Callable[[list[dict[str, Any]]], bool]
+"""Whether events name a fault."""
+
 
 @dataclass
 class Done:
@@ -128,9 +132,14 @@ class Done:
     round: int
     site: str
     fault: str
-    seen: Callable[[list[dict[str, Any]]], bool]
+    seen: Seen
+    log: Path
+    """The folder whose log should: the server's, or the site's for what happens to its own processes."""
     after: int
-    """How many events there had been before it."""
+    """How many events that log had before it."""
+
+    def named(self) -> bool:
+        return self.seen(read_events(self.log)[self.after :])
 
 
 class Storm:
@@ -141,20 +150,21 @@ class Storm:
         self.random = random.Random(seed)
         self.sites = {name: SiteWatch(path) for name, path in sites.items()}
         for name, path in sites.items():
-            self.sites[name]._worker.command = [sys.executable, "-m", "benchmarks.chaos", "worker", str(path)]
+            self.sites[name].worker.command = [sys.executable, "-m", "benchmarks.chaos", "worker", str(path)]
         self.serving: Popen | None = None
         self.done: list[Done] = []
-        self.waking: list[tuple[float, Callable[[], None]]] = []
+        self.waking: list[tuple[float, str, Callable[[], None]]] = []
+        """When a site that was frozen goes on, which it is, and how."""
         self.plan: dict[int, str] = {}
 
     def run(self, rounds: int, server_kills: int) -> None:
-        kinds = ["kill worker", "kill node", "hang", "slow", "restart node", *LIED]
+        kinds = ["kill worker", "kill messenger", "kill node", "hang", "slow", "restart node", *LIED]
         bag: list[str] = []
         for k in range(rounds):
             if not bag:
                 bag = self.random.sample(kinds, len(kinds))
             self.plan[k] = bag.pop()
-        for i, how in enumerate(["kill training", "kill superlink", "kill server"][:server_kills]):
+        for i, how in enumerate(SERVER[:server_kills]):
             self.plan[(i + 1) * rounds // (server_kills + 1)] = how
         struck = -1
         self._serve()
@@ -171,9 +181,11 @@ class Storm:
             opened = max((e["round"] for e in events if e["event"] == "opened"), default=-1)
             if opened > struck:
                 struck = opened
-                self._strike(opened, len(events))
+                self._strike(opened)
             time.sleep(0.1)
         self.serving.wait(120)
+        for site in self.sites.values():
+            site.step()  # notices what has ended
 
     def stop(self) -> None:
         pids = [] if self.serving is None else [self.serving.pid]
@@ -185,87 +197,98 @@ class Storm:
         with (self.root / "server.log").open("ab") as log:
             self.serving = Popen([sys.executable, "-c", script], stdout=log, stderr=log)
 
-    def _strike(self, k: int, after: int) -> None:
+    def _strike(self, k: int) -> None:
         fault = self.plan.get(k)
         if fault is None:
             return
-        name = self.random.choice(list(self.sites))
-        print(f"round {k}: {fault}" + ("" if "server" in fault else f" ({name})"), flush=True)
-        getattr(self, f"_{fault.replace(' ', '_')}", lambda *a: self._tell_lie(fault, *a))(k, name, after)
+        name = self.random.choice([name for name in self.sites if self._unharmed(name)])
+        print(f"round {k}: {fault}" + ("" if fault in SERVER else f" ({name})"), flush=True)
+        getattr(self, f"_{fault.replace(' ', '_')}", lambda *a: self._tell_lie(fault, *a))(k, name)
 
-    def _note(self, k: int, site: str, fault: str, after: int, *reasons: str) -> None:
-        def seen(events: list[dict[str, Any]]) -> bool:
-            return any(
-                e.get("site") == site
-                and (e["event"] == "lost" or (e["event"] == "left_out" and e["reason"] in reasons))
-                for e in events
-            )
+    def _unharmed(self, name: str) -> bool:
+        """Whether a site has got over what was done to it."""
+        site = self.sites[name]
+        frozen = {frozen for _, frozen, _ in self.waking}
+        return all(child.running for child in site.children) and name not in frozen and not self._order(name).exists()
 
-        self.done.append(Done(k, site, fault, seen, after))
+    def _order(self, name: str) -> Path:
+        return self.sites[name].place.folder / ORDER
 
-    def _tell_lie(self, fault: str, k: int, name: str, after: int) -> None:
-        (self.sites[name].place.folder / ORDER).write_text(fault)
-        self._note(k, name, fault, after, LIED[fault])
+    def _note(self, k: int, name: str, fault: str, seen: Seen, log: Path | None = None) -> None:
+        """Remember how a log should name a fault: that of the server, if no other is given."""
+        folder = self.place.folder if log is None else log
+        self.done.append(Done(k, name, fault, seen, folder, len(read_events(folder))))
 
-    def _kill_worker(self, k: int, name: str, after: int) -> None:
-        """Whether it is noticed depends on where in its round it is; its messenger waits for the next one."""
-        _kill(self.sites[name]._worker.process)
-        self.done.append(Done(k, name, "kill worker", lambda events: True, after))
+    def _left_out(self, name: str, *reasons: str) -> Seen:
+        return lambda events: any(
+            e["event"] == "left_out" and e["site"] == name and e["reason"] in reasons for e in events
+        )
 
-    def _kill_node(self, k: int, name: str, after: int) -> None:
-        _kill(self.sites[name]._node.process)
-        self._note(k, name, "kill node", after, "silent", "absent")
+    def _tell_lie(self, fault: str, k: int, name: str) -> None:
+        self._note(k, name, fault, self._left_out(name, LIED[fault]))
+        self._order(name).write_text(fault)
 
-    def _restart_node(self, k: int, name: str, after: int) -> None:
+    def _kill_worker(self, k: int, name: str) -> None:
+        self._end_child(k, name, "worker", signal.SIGKILL)
+
+    def _kill_messenger(self, k: int, name: str) -> None:
+        self._end_child(k, name, "messenger", signal.SIGKILL)
+
+    def _kill_node(self, k: int, name: str) -> None:
+        self._end_child(k, name, "node", signal.SIGKILL)
+
+    def _restart_node(self, k: int, name: str) -> None:
         """Asked to end, and started again at once: within the time in which Flower takes it to be there."""
-        process = self.sites[name]._node.process
-        if process is not None:
-            process.send_signal(signal.SIGTERM)
-        self.done.append(Done(k, name, "restart node", lambda events: True, after))
+        self._end_child(k, name, "node", signal.SIGTERM)
 
-    def _hang(self, k: int, name: str, after: int) -> None:
+    def _end_child(self, k: int, name: str, child: str, number: signal.Signals) -> None:
+        """The server may notice nothing, for whoever comes next goes on; the site's own log says it."""
+        site = self.sites[name]
+        seen = lambda events: any(e["event"] == "process_ended" and e["process"] == child for e in events)  # noqa: E731
+        self._note(k, name, f"{number.name} to its {child}", seen, site.place.folder)
+        process = next(each.process for each in site.children if each.name == child)
+        assert process is not None
+        process.send_signal(number)
+
+    def _hang(self, k: int, name: str) -> None:
+        self._note(k, name, "hang", self._left_out(name, "slow", "silent"))
         self._freeze(name, DEPLOY["site_deadline"] + 15.0)
-        self._note(k, name, "hang", after, "slow", "silent")
 
-    def _slow(self, k: int, name: str, after: int) -> None:
+    def _slow(self, k: int, name: str) -> None:
+        """Not so slow that it should be left out: the round waits for it."""
         self._freeze(name, 8.0)
-        self.done.append(Done(k, name, "slow", lambda events: True, after))
 
     def _freeze(self, name: str, seconds: float) -> None:
-        process = self.sites[name]._worker.process
-        if process is not None:
-            process.send_signal(signal.SIGSTOP)
-            self.waking.append((time.monotonic() + seconds, lambda: process.send_signal(signal.SIGCONT)))
+        process = self.sites[name].worker.process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        self.waking.append((time.monotonic() + seconds, name, lambda: process.send_signal(signal.SIGCONT)))
 
     def _wake(self) -> None:
         now = time.monotonic()
-        for at, wake in [entry for entry in self.waking if entry[0] <= now]:
-            wake()
-            self.waking.remove((at, wake))
+        for entry in [entry for entry in self.waking if entry[0] <= now]:
+            entry[2]()
+            self.waking.remove(entry)
 
-    def _kill_training(self, k: int, name: str, after: int) -> None:
+    def _kill_training(self, k: int, name: str) -> None:
+        self._note(k, "server", "kill training", _happens("run_ended"))
         os.kill(int(self.place.pid.read_text()), signal.SIGKILL)
-        self._server_note(k, "kill training", after, "run_ended")
 
-    def _kill_superlink(self, k: int, name: str, after: int) -> None:
+    def _kill_superlink(self, k: int, name: str) -> None:
         assert self.serving is not None
+        self._note(k, "server", "kill superlink", _happens("process_ended"))
         for process in psutil.Process(self.serving.pid).children():
             if any("flower-superlink" in word for word in process.cmdline()):
                 process.kill()
-        self._server_note(k, "kill superlink", after, "process_ended")
 
-    def _kill_server(self, k: int, name: str, after: int) -> None:
+    def _kill_server(self, k: int, name: str) -> None:
         assert self.serving is not None
+        self._note(k, "server", "kill server", _happens("resumed"))
         self.serving.kill()
-        self._server_note(k, "kill server", after, "resumed")
-
-    def _server_note(self, k: int, fault: str, after: int, kind: str) -> None:
-        self.done.append(Done(k, "server", fault, lambda events: any(e["event"] == kind for e in events), after))
 
 
-def _kill(process: Popen | None) -> None:
-    if process is not None:
-        process.kill()
+def _happens(kind: str) -> Seen:
+    return lambda events: any(e["event"] == kind for e in events)
 
 
 # What is checked afterwards.
@@ -398,7 +421,7 @@ def report(root: Path, server: Path, sites: Mapping[str, Path], storm: Storm, ro
     counted = {k: names for k, (_, names) in counted_answers(events).items()}
     twin = calm_run(root, "twin", sites, server, counted)
     calm = calm_run(root, "calm", sites, server, None)
-    unnamed = [done for done in storm.done if not done.seen(events[done.after :])]
+    unnamed = [done for done in storm.done if not done.named()]
     apart = largest_difference(model(server / "run"), model(twin / "server" / "run"))
     kept, wanted = memories(server, sites), memories(twin / "server", {name: twin / name for name in sites})
     remembered = max(largest_difference(kept[name], wanted[name]) for name in sites)

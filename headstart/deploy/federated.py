@@ -14,22 +14,23 @@ from jax import Array
 from headstart.core import FULL, Cost, Phase, RefreshingAlgorithm, Round
 from headstart.data import Federation
 from headstart.deploy.messages import Fault, Tag
+from headstart.deploy.patience import Patience
 from headstart.deploy.receiving import Received, closed, norm_bound, opened, receive
 from headstart.deploy.session import Asked, Session
 from headstart.deploy.setup import Setup
 from headstart.deploy.trees import to_arrays
-from headstart.errors import HeadstartError, UsageError
+from headstart.errors import UsageError
 from headstart.simulate import Evaluation, RunState
 from headstart.simulate.evaluate import score_table
 from headstart.simulate.store import DiskStore
 
-__all__ = ["BelowQuorum", "FederatedRun", "Ledger"]
+__all__ = ["FederatedRun", "Ledger"]
 
 PHASES = (Phase.REFRESH, Phase.WORK)
 
 
-class BelowQuorum(HeadstartError):
-    """Too few clients' updates came for a round to count."""
+class TooFew(dict[str, Fault]):
+    """Of a round that cannot be closed: why each site was left out."""
 
 
 class Ledger(NamedTuple):
@@ -116,6 +117,7 @@ class FederatedRun:
         adapting = evaluation.adapting(self.algorithm)
         down = to_arrays(adapting.broadcast(self.setup.round.of_method(self.state.server), self.evaluation_key), "down")
         how = {"steps": list(evaluation.steps), "size": evaluation.batch_size, "inner_lr": evaluation.inner_lr}
+        patience = self._patience()
         while True:
             self.session.look()
             ids = evaluation.clients(self.federation)
@@ -130,7 +132,8 @@ class FederatedRun:
             scores = self._scores(evaluation, members, answers.good)
             if scores:
                 break
-            self._wait_or_stop("No site has evaluated its clients", self.round, attempt)
+            what = f"No site has evaluated its clients after round {self.round}"
+            patience.wait(what, "one is needed at least", answers.faults, **self._about(attempt))
         came = [client for client in ids.tolist() if client in scores]
         by_steps = [
             {
@@ -165,12 +168,13 @@ class FederatedRun:
     def _advance(self) -> pa.Table:
         began = time.perf_counter()
         self._kept = self.state.clients  # the loop has checkpointed it
+        patience = self._patience()
         while True:
             attempt = self.session.book.next_attempt()
             done = self._attempt(attempt)
-            if done is not None:
+            if not isinstance(done, TooFew):
                 break
-            self._wait_or_stop("Too few updates came", self.round, attempt)
+            patience.wait(f"Too few updates came in round {self.round}", self._needs(), done, **self._about(attempt))
         server, tags, metrics, phases = done
         self.state = RunState(server, Ledger.of(tags, self._sites))
         row = self._account(metrics, phases, time.perf_counter() - began)
@@ -183,7 +187,7 @@ class FederatedRun:
         self.round += 1
         return pa.table({name: [value] for name, value in row.items()})
 
-    def _attempt(self, attempt: int) -> tuple[Any, dict[str, Tag | None], dict[str, Any], list[Received]] | None:
+    def _attempt(self, attempt: int) -> tuple[Any, dict[str, Tag | None], dict[str, Any], list[Received]] | TooFew:
         """A round, if enough of it comes: the server's next state, what has counted, metrics, and the phases."""
         k, setup, session = self.round, self.setup, self.session
         now = setup.round.at(k)
@@ -211,12 +215,12 @@ class FederatedRun:
             about: dict[str, Any] = {"method": self.label, "round_": k, "attempt": attempt, "phase": phase.value}
             answers = session.ask("work", asked, **about)
             received.bytes_up, received.bytes_down = answers.bytes_up, answers.bytes_down
-            for site, fault in receive(setup, k, received, members, answers.good, bound).items():
+            wrong = receive(setup, k, received, members, answers.good, bound)
+            for site, fault in wrong.items():
                 session.leave_out(site, fault, **about)
             self._notice_lost(answers.faults)
-            needed = session.settings.needed(setup.cohort)
-            if len(received.clients) < (setup.cohort if self.algorithm.needs_everyone else needed):
-                return None
+            if len(received.clients) < self._needed:
+                return TooFew(answers.faults | wrong)
             for site in received.sites:
                 start[site] = Tag(k, attempt, phase.value)
             anew -= set(received.sites)
@@ -245,18 +249,22 @@ class FederatedRun:
         size = jax.random.key_data(jax.random.key(0)).size
         return jax.random.wrap_key_data(jnp.asarray(np.frombuffer(bits, np.uint32)[:size]))
 
-    def _wait_or_stop(self, what: str, round_: int, attempt: int) -> None:
-        settings = self.session.settings
-        everyone = self.algorithm.needs_everyone
-        needed = self.setup.cohort if everyone else settings.needed(self.setup.cohort)
-        why = f"{self.label} needs all clients in every round" if everyone else f"a round needs {needed} clients"
-        if settings.below_quorum == "stop":
-            raise BelowQuorum(
-                f"{what} in round {round_}: {why}.\n  Everything up to the last round is kept: start the server again "
-                "when the sites are back."
-            )
-        self.session.events.tell("waiting", method=self.label, round=round_, attempt=attempt, reason=why)
-        time.sleep(settings.retry_seconds)
+    @property
+    def _needed(self) -> int:
+        """How many clients' updates a round needs."""
+        cohort = self.setup.cohort
+        return cohort if self.algorithm.needs_everyone else self.session.settings.needed(cohort)
+
+    def _needs(self) -> str:
+        if self.algorithm.needs_everyone:
+            return f"{self.label} needs all clients in every round"
+        return f"a round needs {self._needed} clients"
+
+    def _patience(self) -> Patience:
+        return Patience(self.session.settings, self.session.events)
+
+    def _about(self, attempt: int) -> dict[str, Any]:
+        return {"method": self.label, "round": self.round, "attempt": attempt}
 
     def _account(self, metrics: Mapping[str, Any], phases: list[Received], seconds: float) -> dict[str, Any]:
         """What the round's row says."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from flwr.app import Message as Carrier
 from flwr.serverapp import Grid
+from flwr.supercore.inflatable.inflatable_utils import pull_objects
 
 from headstart.deploy.carrying import unwrap, wrap
 from headstart.deploy.messages import Fault, Garbled
@@ -67,6 +68,7 @@ class FlowerFleet:
         answers: dict[str, bytes | Fault] = {**gone, **unsent}
         while waiting and time.monotonic() < end:
             time.sleep(self._poll_seconds)
+            _bound_pulls(end - time.monotonic())
             for reply in self._grid.pull_messages(list(waiting)):
                 site = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if site is not None:
@@ -77,6 +79,21 @@ class FlowerFleet:
         """Those that are connected, by name."""
         roster = self._roster()
         return {roster[node.public_key]: node.node_id for node in self._grid.get_nodes() if node.public_key in roster}
+
+
+def _bound_pulls(seconds: float) -> None:
+    """Let the parts of an answer, which follow it, take so long and no longer, and look for them soon.
+
+    A grid has no setting for it: it looks again after 1, 2, 4 seconds, and for two hours at a site that has fallen
+    silent in the middle of an answer.
+    """
+    wanted = {"max_time": max(1.0, seconds), "initial_backoff": FIRST_PULL_SECONDS, "backoff_cap": LONGEST_PULL_SECONDS}
+    settings = pull_objects.__kwdefaults__ or {}
+    settings.update({name: value for name, value in wanted.items() if name in settings})
+
+
+FIRST_PULL_SECONDS, LONGEST_PULL_SECONDS = 0.05, 1.0
+"""Between looks for a part of an answer."""
 
 
 def _content(reply: Carrier, node: int) -> bytes | Fault:

@@ -15,7 +15,7 @@ import asyncio
 import ssl
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from pathlib import Path
 import httpx
 import uvicorn
 from flwr.proto.fleet_pb2 import PullMessagesResponse, PushMessagesRequest
+from flwr.proto.message_pb2 import PullObjectResponse
 from google.protobuf.message import DecodeError
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -43,14 +44,14 @@ FLEET_CALLS = frozenset(
     )
 )  # fmt: skip
 """What a site needs. Registering nodes is left out: that is what the roster is for."""
-PULL, PUSH = PREFIX + "pull-messages", PREFIX + "push-messages"
+PULL, PUSH, PULL_PART = PREFIX + "pull-messages", PREFIX + "push-messages", PREFIX + "pull-object"
 CONNECTING = (PREFIX + "activate-node", PREFIX + "register-node")
 HELLO = "/v1/headstart/hello"
 """Answered by the gateway itself: which name of the roster the caller's key has."""
 PASSED_HEADERS = ("content-type", "accept")
 FLOWER_HEADERS = "flwr-"
 HOLD_SECONDS = 10.0
-"""How long a call for messages is held; nodes wait for 30 s."""
+"""How long a call for messages, or for a part of one, is held; nodes wait for 30 s."""
 FIRST_LOOK_SECONDS, LOOK_SECONDS = 0.1, 0.4
 """How often the SuperLink is asked meanwhile."""
 QUIET_SECONDS = 1.0
@@ -102,8 +103,9 @@ def gateway(doorkeeper: Doorkeeper, upstream: Upstream, events: Events, max_byte
             return JSONResponse({"detail": refused.reason}, status_code=status)
         except ClientDisconnect:
             return Response(status_code=400)
-        ask = _forward if path != PULL else _forward_patiently
-        return await ask(request.state.client, path, request, body)
+        if path in ANSWERED:
+            return await _forward_patiently(request.state.client, path, request, body, ANSWERED[path])
+        return await _forward(request.state.client, path, request, body)
 
     methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
     return Starlette(routes=[Route("/{path:path}", answer, methods=methods)], lifespan=lifespan)
@@ -152,13 +154,18 @@ async def _forward(client: httpx.AsyncClient, path: str, request: Request, body:
     return Response(answer.content, answer.status_code, passed)
 
 
-async def _forward_patiently(client: httpx.AsyncClient, path: str, request: Request, body: bytes) -> Response:
-    """Hold a call for messages until there is one, for a while: a node that is told that there is none sleeps 3 s."""
+async def _forward_patiently(
+    client: httpx.AsyncClient, path: str, request: Request, body: bytes, answered: Callable[[bytes], bool]
+) -> Response:
+    """Hold a call until there is what it asks for, for a while.
+
+    A node that is told that there is no message sleeps 3 s, and one second if a part of it is not there yet.
+    """
     until = time.monotonic() + HOLD_SECONDS
     pause = FIRST_LOOK_SECONDS
     while True:
         answer = await _forward(client, path, request, body)
-        if answer.status_code != 200 or _has_message(answer.body) or time.monotonic() + pause > until:
+        if answer.status_code != 200 or answered(bytes(answer.body)) or time.monotonic() + pause > until:
             return answer
         await asyncio.sleep(pause)
         pause = min(2 * pause, LOOK_SECONDS)
@@ -166,11 +173,24 @@ async def _forward_patiently(client: httpx.AsyncClient, path: str, request: Requ
             return answer  # to nobody: a message that were fetched now would be lost
 
 
-def _has_message(content: bytes | memoryview) -> bool:
+def _has_message(content: bytes) -> bool:
     try:
-        return bool(PullMessagesResponse.FromString(bytes(content)).messages_list)
+        return bool(PullMessagesResponse.FromString(content).messages_list)
     except DecodeError:
         return True  # whatever it is, it is for the node to see
+
+
+def _has_part(content: bytes) -> bool:
+    """A part that is not known will not come; one that is may be on its way."""
+    try:
+        answer = PullObjectResponse.FromString(content)
+    except DecodeError:
+        return True
+    return bool(answer.object_available) or not answer.object_found
+
+
+ANSWERED = {PULL: _has_message, PULL_PART: _has_part}
+"""Calls that are held until they have an answer, and what that is."""
 
 
 class _Refusals:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from headstart.deploy.events import Events
-from headstart.deploy.federated import BelowQuorum, FederatedRun
+from headstart.deploy.federated import FederatedRun
 from headstart.deploy.fleet import Fleet
+from headstart.deploy.patience import BelowQuorum
 from headstart.deploy.session import Asked, Book, Session
 from headstart.deploy.settings import DeploySettings
 from headstart.deploy.setup import Setup, settings_of

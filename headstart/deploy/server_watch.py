@@ -32,8 +32,8 @@ from headstart.errors import HeadstartError, UsageError
 __all__ = ["Outcome", "ServerWatch", "run_server"]
 
 TICK_SECONDS, LOOK_SECONDS, ASK_SECONDS = 0.1, 0.5, 5.0
-LAST_SECONDS = 10.0
-"""How long a training process may take to end once it has said that it is done."""
+LAST_SECONDS = 1.0
+"""How long a training process may take to end once it has said that it is done: all is written by then."""
 MAX_BYTES = 2**30
 """The largest call that the gateway lets through; larger messages come in pieces."""
 
@@ -98,9 +98,9 @@ class ServerWatch:
     def stop(self) -> None:
         """End all processes; training first, so that it does not see the others go."""
         self.pause()
-        self.keeper.stop()
         if self._link is not None:
-            self._link.close()
+            self._link.close()  # the SuperLink does not end while it has a connection
+        self.keeper.stop()
 
     def _reconcile(self) -> None:
         """Make the SuperLink know the nodes of the roster and no others."""

@@ -136,13 +136,14 @@ class Session:
     ) -> Answers:
         """Ask sites something about the run, those first to begin it who have not."""
         self.look()
-        self._begin(set(asked))
+        unable = self._begin(set(asked))
 
         def question(site: str) -> Message:
             head = Head(kind, self.book.run, self.digest, site, method, round_, attempt, phase, self._deadline)
             return Message(head, *asked[site])
 
-        answers = self._consult({site: question(site) for site in asked})
+        answers = self._consult({site: question(site) for site in asked if site not in unable})
+        answers.faults.update(unable)
         for site, fault in answers.faults.items():
             if fault.reason == "unknown run":
                 self._begun.discard(site)
@@ -154,10 +155,11 @@ class Session:
         about = {"method": method, "round": round_, "attempt": attempt, "phase": phase}
         self.events.tell("left_out", site=site, reason=fault.reason, detail=fault.detail, **about)
 
-    def _begin(self, sites: set[str]) -> None:
+    def _begin(self, sites: set[str]) -> dict[str, Fault]:
+        """Have sites begin the run that have not; those that cannot are returned, with what is wrong."""
         new = sorted((sites & self._present) - self._begun)
         if not new:
-            return
+            return {}
         said = {"config": self._config, "agreement": self.agreement.to_json()}
         answers = self._consult(
             {
@@ -170,6 +172,7 @@ class Session:
             self.events.tell("begun", site=site, versions=answer.said.get("versions"))
         for site, fault in answers.faults.items():
             self.events.tell("left_out", site=site, reason=fault.reason, detail=fault.detail, phase="begin")
+        return answers.faults
 
     def _consult(self, questions: Mapping[str, Message]) -> Answers:
         return consult(self.fleet, questions, self.settings.round_timeout, self.settings.max_message_bytes)

@@ -26,6 +26,7 @@ class DeploySettings:
         join_timeout: Seconds that the server waits, before the agreement, for all sites of the roster.
         least_sites: How many sites the agreement needs at least once that time is over.
         retry_seconds: Seconds between attempts at a round without quorum.
+        wait_timeout: Seconds after which a server that waits for sites gives up, with everything kept.
         poll_seconds: Seconds between looks for answers.
         max_update_norm: The largest L2 norm of an update that is taken; without it, what the wire clips to.
         max_message_bytes: The largest message that is taken.
@@ -39,6 +40,7 @@ class DeploySettings:
     join_timeout: float = 120.0
     least_sites: int = 2
     retry_seconds: float = 5.0
+    wait_timeout: float = 86400.0
     poll_seconds: float = 0.2
     max_update_norm: float | None = None
     max_message_bytes: int = LARGEST_MESSAGE
@@ -49,7 +51,7 @@ class DeploySettings:
             checks.in_unit_interval("quorum", self.quorum)
         else:
             checks.whole("quorum", self.quorum, 1)
-        for name in ("round_timeout", "site_deadline", "poll_seconds"):
+        for name in ("round_timeout", "site_deadline", "poll_seconds", "wait_timeout"):
             checks.positive(name, getattr(self, name))
         for name in ("join_timeout", "retry_seconds"):
             checks.at_least(name, getattr(self, name), 0)

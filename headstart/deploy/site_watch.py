@@ -1,7 +1,8 @@
-"""A site kept running: its worker, which has the data, and Flower's SuperNode, which fetches messages for it."""
+"""A site kept running: its worker, which has the data, Flower's SuperNode, and messengers that go between them."""
 
 import json
 import re
+import secrets
 import ssl
 import sys
 import time
@@ -16,9 +17,11 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from headstart.deploy.admission import signed_headers
+from headstart.deploy.events import Events
 from headstart.deploy.gateway import HELLO
 from headstart.deploy.places import SitePlace
 from headstart.deploy.processes import Child, Keeper, environment
+from headstart.deploy.whole import write_secret
 from headstart.errors import HeadstartError, UsageError
 
 __all__ = ["NoServer", "SiteWatch", "greet", "run_site"]
@@ -41,9 +44,14 @@ class SiteWatch:
         self._key = _private(self.place)
         env = environment(self.place.folder / "flower")
         worker = [sys.executable, "-m", "headstart.deploy.worker", str(self.place.folder)]
-        self._worker = Child("worker", worker, self.place.logs / "worker.log", env)
-        self._node = Child("node", _node(self.place), self.place.logs / "node.log", env, pause=self._node_pause)
-        self._keeper = Keeper([self._worker])
+        self.worker = Child("worker", worker, self.place.logs / "worker.log", env)
+        secret = _messengers_secret(self.place)
+        messenger = [sys.executable, "-m", "headstart.deploy.messenger", str(self.place.port), str(secret)]
+        self.messenger = Child("messenger", messenger, self.place.logs / "messenger.log", env)
+        node = _node(self.place, secret)
+        self.node = Child("node", node, self.place.logs / "node.log", env, pause=self._node_pause)
+        # What the node needs is started while the server is still waited for.
+        self._keeper = Keeper([self.worker, self.messenger], Events(self.place.folder))
         self._greeted = -GREET_SECONDS
         self.connected = False
         """Whether the server knows this site, as of the last look."""
@@ -64,8 +72,13 @@ class SiteWatch:
                 pass
             else:
                 self.connected = True
-                self._keeper.children = [self._worker, self._node]
+                self._keeper.children = [self.worker, self.messenger, self.node]
         self._keeper.tend()
+
+    @property
+    def children(self) -> list[Child]:
+        """Its processes, as far as they are wanted yet."""
+        return self._keeper.children
 
     @property
     def pids(self) -> list[int]:
@@ -147,11 +160,20 @@ def _private(place: SitePlace) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def _node(place: SitePlace) -> list[str]:
+def _messengers_secret(place: SitePlace) -> Path:
+    """What the site's messengers show to its SuperNode, so that no other user of the machine takes their messages."""
+    path = place.folder / "flower" / "messenger.secret"
+    if not path.exists():
+        write_secret(path, secrets.token_bytes(32))
+    return path
+
+
+def _node(place: SitePlace, secret: Path) -> list[str]:
     return [
         "flower-supernode", "--superlink", place.server, "--root-certificates", str(place.authority),
         "--auth-supernode-private-key", str(place.key), "--node-config", f'socket="{place.socket}"',
         "--host", "127.0.0.1", "--port", str(place.port),
+        "--isolation", "process", "--superexec-auth-secret-file", str(secret),
     ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from headstart.deploy.agreement import Agreement, Negotiation, Said
 from headstart.deploy.events import Events
 from headstart.deploy.fleet import Answers, Fleet, consult
 from headstart.deploy.messages import Fault, Head, Message
+from headstart.deploy.patience import TRIES, BelowQuorum
 from headstart.deploy.roster import read_roster
 from headstart.deploy.session import Book, Session
 from headstart.deploy.settings import DeploySettings
@@ -91,7 +93,7 @@ class Welcome:
 
     def _negotiated(self) -> Agreement:
         """With all sites of the roster, or after a while with those that are there."""
-        sites = self._gathered()
+        sites, failed, out = self._gathered(), Counter[str](), set[str]()
         while True:
             talk, missing = Negotiation(self._section), set[str]()
             while (question := talk.question()) is not None:
@@ -104,15 +106,20 @@ class Welcome:
                 talk.take({site: _said(answer) for site, answer in answers.good.items()})
             if not missing:
                 return talk.agreement()
-            refusing = {site for site in missing if answers.faults[site].reason == "refused"}
-            if refusing and len(sites - refusing) < self._settings.least_sites:
-                named = "; ".join(f"{site}: {answers.faults[site].detail}" for site in sorted(refusing))
-                raise UsageError(f"Sites cannot take part: {named}", "Mend their data or settings, and start again.")
-            sites = self._gathered(without=refusing)
+            failed.update(missing)
+            refusing = {
+                site for site in missing if answers.faults[site].reason == "refused" or failed[site] >= TRIES
+            }  # fmt: skip
+            out |= refusing
+            if refusing and len(sites - out) < self._settings.least_sites:
+                named = "\n".join(f"  {site}: {answers.faults[site]}" for site in sorted(refusing))
+                raise UsageError(f"Sites cannot take part:\n{named}", "Mend their data or settings, and start again.")
+            sites = self._gathered(without=out)
 
     def _gathered(self, without: Set[str] = frozenset()) -> set[str]:
         """The sites to agree with, once all of the roster are there or the time is up and enough of them are."""
-        end, told = time.monotonic() + self._settings.join_timeout, 0.0
+        began, told = time.monotonic(), 0.0
+        end = began + self._settings.join_timeout
         while True:
             wanted = set(read_roster(self._folder).values()) - without
             here = self._fleet.present() & wanted
@@ -122,6 +129,11 @@ class Welcome:
             if now > end and len(here) >= self._settings.least_sites:
                 self._events.tell("waiting", reason="agreed without", sites=sorted(wanted - here))
                 return here
+            if now - began > self._settings.wait_timeout:
+                raise BelowQuorum(
+                    f"{len(here)} sites have come in {now - began:.0f} s; {self._settings.least_sites} are needed.\n"
+                    f"  Not there: {', '.join(sorted(wanted - here))}. Start the server again when they are."
+                )
             if now - told > WAITING_SECONDS:
                 told = now
                 self._events.tell("waiting", reason="for sites to join", sites=sorted(wanted - here))

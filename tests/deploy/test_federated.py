@@ -261,6 +261,32 @@ def test_too_few_wait_or_stop(tmp_path):
     toy.assert_close(toy.to_numpy(waiting.state.server), toy.to_numpy(sim.state.server), 1e-4)
 
 
+def test_a_fault_that_comes_again_from_all_sites_is_not_waited_for_without_end(tmp_path):
+    trial = Trial(tmp_path, CONTRACT["fedavg"], *setting("fedavg"))
+    broken = {
+        name: Meddler(site, lambda meddler, answer: _told(answer, "error", "no disk"), rounds=(1,))
+        for name, site in trial.sites.items()
+    }
+    run = trial.run(trial.fleet(**broken))
+    run.advance(1)
+    with pytest.raises(hs.HeadstartError, match=r"round 1, 5 times in a row: .*\n  north: error: no disk\n"):
+        run.advance(1)
+    assert [told["event"] for told in trial.events.told].count("waiting") == 4
+
+
+def test_sites_that_do_not_come_back_are_not_waited_for_without_end(tmp_path):
+    trial = Trial(tmp_path, CONTRACT["fedavg"], *setting("fedavg"))
+    gone = {name: Meddler(site, lambda *_: Fault("silent"), rounds=(1,)) for name, site in trial.sites.items()}
+    run = trial.run(trial.fleet(**gone), retry_seconds=0.05, wait_timeout=0.5)
+    run.advance(1)
+    with pytest.raises(hs.HeadstartError, match=r"(?s)round 1 for \d+ s: .*south: silent.*is kept"):
+        run.advance(1)
+
+
+def _told(answer, reason, detail):
+    return Message.unpack(answer).fault(Fault(reason, detail)).pack()
+
+
 def test_a_method_that_needs_everyone_waits_for_everyone(tmp_path):
     trial = Trial(tmp_path, CONTRACT["nasa"], *setting("nasa"))
     fleet = trial.fleet(north=Meddler(trial.sites["north"], lambda *_: Fault("silent"), rounds=(0,)))

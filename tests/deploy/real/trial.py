@@ -7,58 +7,73 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
+import pyarrow.parquet as pq
 
 from headstart.deploy.control import SuperLink
 from headstart.deploy.events import read_events
 from headstart.deploy.places import ServerPlace, SitePlace
 from headstart.deploy.processes import tail
 
-ROUNDS = 3
-EXPERIMENT = """
-seed = 5
-[data]
-name = "own"
-path = "people.csv"
-client = "person"
-label = "tall"
-held_out = 1
-standardize = "client"
-[model]
-name = "mlp"
-hidden = [6]
+METHODS, ROUNDS = 3, 5
+THREE = """
 [algorithm]
 name = "per-fedavg"
-inner_lr = 0.05
-outer_lr = 0.05
+inner_lr = 0.1
+outer_lr = 0.2
 local_steps = 2
 batch_size = 8
-[train]
-rounds = {rounds}
-cohort = 0.8
-weighting = "samples"
-[evaluate]
-every = 100
-steps = [0, 1]
-{more}
+
+[baselines.silo]
+name = "local-moml"
+keep_memory = true
+averaging = 0.7
+
+[baselines.composed]
+name = "local-scgdm"
+averaging = 0.7
+momentum = 0.8
 """
 
 
-def write_experiment(folder: Path, rounds: int, people: int = 6, more: str = "") -> Path:
-    """A small table of unequal clients, and an experiment on it."""
-    rng = np.random.default_rng(1)
-    parts = []
-    for i in range(people):
-        rows, taste = 16 + 6 * i, rng.normal(size=3)
-        x = rng.normal(size=(rows, 3)) + 0.3 * taste
-        said = np.where(x @ taste + 0.1 * rng.normal(size=rows) > 0, "yes", "no")
-        said[:2] = ["yes", "no"]
-        parts.append(pa.table({"person": [f"p{i}"] * rows, **{f"x{j}": x[:, j] for j in range(3)}, "tall": said}))
-    folder.mkdir(parents=True, exist_ok=True)
-    pyarrow.csv.write_csv(pa.concat_tables(parts), folder / "people.csv")
+def write_experiment(folder: Path, methods: str = THREE, cohort: float | str = 4) -> Path:
+    """An experiment on a table of unequal people: partial cohorts, and clients that count by their samples."""
+    _write_people(folder, (60, 40, 75, 52, 33, 48))
     path = folder / "experiment.toml"
-    path.write_text(EXPERIMENT.format(rounds=rounds, more=more))
+    path.write_text(f"""
+seed = 3
+
+[data]
+name = "own"
+path = "{folder / "people.parquet"}"
+client = "who"
+label = "ill"
+held_out = 1
+standardize = "client"
+
+[model]
+name = "mlp"
+hidden = [8]
+{methods}
+[train]
+rounds = {ROUNDS}
+cohort = {cohort}
+weighting = "samples"
+backend = "vmap"
+
+[evaluate]
+every = {ROUNDS}
+""")
     return path
+
+
+def _write_people(folder: Path, sizes: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    rows = []
+    for number, size in enumerate(sizes):
+        x = rng.normal(0.3 * number, 1 + 0.2 * number, (size, 3))
+        ill = x @ rng.normal(size=3) + 0.3 * rng.normal(size=size) > 0
+        rows.append(pa.table({"who": [f"p{number}"] * size, **dict(zip("abc", x.T, strict=True)), "ill": ill}))
+    pq.write_table(pa.concat_tables(rows), folder / "people.parquet")
 
 
 class RunningTrial:
@@ -97,9 +112,13 @@ class RunningTrial:
         while not (found := condition()):
             if self.process.poll() is not None or time.monotonic() > end:
                 self._log.flush()
-                raise AssertionError(f"the trial is {self.process.poll()}:\n{tail(self.folder.parent / 'trial.log')}")
+                raise AssertionError(f"the trial is {self.process.poll()}:\n{self.said()}")
             time.sleep(0.1)
         return found
+
+    def said(self) -> str:
+        """The last of what it has printed."""
+        return tail(self.folder.parent / "trial.log")
 
     def wait(self, seconds: float = 900.0) -> int:
         """Until the trial has ended by itself."""

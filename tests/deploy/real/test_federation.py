@@ -1,4 +1,8 @@
-"""Whoever does not belong is refused, each in its own way, while a federation trains; and training is unharmed."""
+"""A federation of real processes: SuperLink, gateway, SuperNodes and workers.
+
+Whoever does not belong is refused, each in its own way, while it trains; and its numbers are the simulator's. One
+federation serves all tests of this file, which have to stay together in their order.
+"""
 
 import subprocess
 
@@ -19,8 +23,8 @@ from headstart.deploy.credentials import make_authority, make_node_key, public_k
 from headstart.deploy.processes import end, environment
 from headstart.deploy.site_watch import greet
 from headstart.errors import UsageError
-from headstart.simulate.files import named_leaves, read_arrays
-from tests.deploy.real.trial import ROUNDS
+from tests.deploy.real.parity import assert_simulated
+from tests.deploy.real.trial import METHODS, ROUNDS
 
 pytestmark = pytest.mark.federation
 
@@ -192,20 +196,25 @@ def test_a_site_that_calls_itself_by_another_name_is_told_so(trial, tmp_path):
         greet(type(place)(place.folder, "site-2", place.server, place.port, {}))
 
 
-def test_training_was_unharmed(trial, intruders):
+def test_training_was_unharmed(trial, intruders, simulated):
     for intruder in intruders.values():
         intruder.said()
-    assert trial.wait() == 0, (trial.folder.parent / "trial.log").read_text()[-2000:]
+    assert trial.wait() == 0, trial.said()
     assert trial.events("left_out") == []
-    closed = trial.events("closed")
-    assert [event["round"] for event in closed] == list(range(ROUNDS))
-    experiment = hs.Experiment.from_toml(trial.experiment, settings=[f"data.path={trial.folder.parent}/people.csv"])
-    simulated = experiment.run()
-    stored, _ = read_arrays(trial.server.run / "per-fedavg" / "model.safetensors")
-    for path, leaf in named_leaves(simulated.results["per-fedavg"].params):
-        np.testing.assert_allclose(stored[path], leaf, atol=1e-6 * np.abs(leaf).max())
+    assert [event["round"] for event in trial.events("closed")] == METHODS * list(range(ROUNDS))
     for name in ("site-1", "site-2", "site-3"):
-        assert (trial.site(name).models / "per-fedavg.safetensors").exists()
+        assert {model.stem for model in trial.site(name).models.iterdir()} == set(simulated.results)
+
+
+def test_five_rounds_are_the_simulators(trial, simulated):
+    """Three methods over three sites: partial cohorts, unequal sites, clients that count by their samples."""
+    assert trial.wait() == 0, trial.said()
+    assert_simulated(trial.server.folder, trial.folder / "sites", simulated)
+    record = hs.load_run(trial.server.run)
+    for label, result in simulated.results.items():
+        got, want = record.methods[label].table, result.table
+        assert got["client"].to_pylist() == want["client"].to_pylist()
+        np.testing.assert_allclose(got["loss"].to_numpy(), want["loss"].to_numpy(), rtol=1e-5)
 
 
 def test_no_process_is_left_behind(trial):

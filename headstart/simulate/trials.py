@@ -23,8 +23,9 @@ from headstart.wire import Wire
 
 __all__ = ["Trials"]
 
-TOGETHER = 8
-"""How many settings of a small model are trained together; of a large one it is one on each device."""
+TOGETHER = 2
+"""How many settings of a small model are trained together; of a large one it is one on each device. More are no quicker
+on a CPU, take longer to compile, and would be trained in vain where only a few are left."""
 CLIENTS_TOGETHER = 16
 
 

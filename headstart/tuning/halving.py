@@ -29,6 +29,8 @@ LOOKS = (1 / 4, 1 / 2, 1.0)
 """When settings of the last rung are looked at, as shares of a run's rounds."""
 ATTEMPTS = 3
 """So often others take the place of settings of the last rung that have diverged by its end."""
+OUTER = ("outer_lr", "server_lr")
+"""The size of the shared model's steps, which are too large where training diverges."""
 MEMORY = 2**31
 """So many bytes of clients' memories are held together."""
 
@@ -183,10 +185,19 @@ class _Halving:
             lasting = {each.trial for each in judged[-len(finalists) :] if np.isfinite(each.best[0])}
             if lasting:
                 return [each for each in judged if each.trial in lasting]
-            finalists, waiting = sorted(waiting[: len(finalists)]), waiting[len(finalists) :]
-            if not finalists:
+            waiting = self._gentler(waiting, finalists)
+            if not waiting:
                 break
+            finalists, waiting = sorted(waiting[: len(finalists)]), waiting[len(finalists) :]
         return looked
+
+    def _gentler(self, waiting: list[int], diverged: list[int]) -> list[int]:
+        """Those with outer steps well below all that have diverged; all, where there is no outer step or none is."""
+        name = next((name for name in OUTER if name in self.points[0]), None)
+        if name is None:
+            return waiting
+        most = min(self.points[trial][name] for trial in diverged) / 2
+        return [trial for trial in waiting if self.points[trial][name] <= most] or waiting
 
     def _rank(self, trial: int) -> tuple[int, float]:
         return -int(self.trials.rounds[trial]), self.values[trial]

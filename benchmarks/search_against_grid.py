@@ -5,8 +5,7 @@
 For Per-FedAvg on each data set: every point of a grid of ``side`` x ``side`` step sizes (inner and outer, over the
 ranges of the search) is trained for all rounds, and so is what the search finds. All of them are one compiled program.
 Of each, the best way to adapt is chosen on validation clients, from the same numbers and sizes of steps. The table has
-the validation score of the grid's best and of the search's choice, by how much the latter falls short (of the error,
-for accuracies), the same two on new clients (looked at for this report only), and the time of the search beside that of
+the validation score of the grid's best and of the search's choice, by how much the latter falls short, the same two on new clients (looked at for this report only), and the time of the search beside that of
 one run, both in processor seconds and with all that they compile.
 """
 
@@ -67,10 +66,8 @@ def ladder_scores(trials: Trials, own: Sequence[float], scale: float, contest: C
 
 
 def shortfall(metric: Metric, found: float, best: float) -> float:
-    """By how much what was found is worse, relative to the best: of the error, where more is better."""
-    if metric.higher_is_better:
-        return (best - found) / best
-    return found / best - 1
+    """By how much what was found is worse, relative to the best."""
+    return (1 - found / best) if metric.higher_is_better else (found / best - 1)
 
 
 def one(name: str, rounds: int, side: int, folder: Path | None) -> dict:

@@ -5,8 +5,9 @@
 For Per-FedAvg on each data set: every point of a grid of ``side`` x ``side`` step sizes (inner and outer, over the
 ranges of the search) is trained for all rounds, and so is what the search finds. All of them are one compiled program.
 Of each, the best way to adapt is chosen on validation clients, from the same numbers and sizes of steps. The table has
-the validation score of the grid's best and of the search's choice, by how much the latter falls short, the same two on new clients (looked at for this report only), and the time of the search beside that of
-one run, both in processor seconds and with all that they compile.
+the validation score of the grid's best and of the search's choice, by how much the latter falls short, the same two on
+new clients (looked at for this report only), and the time of the search beside that of one run, both in processor
+seconds and with all that they compile.
 """
 
 import argparse

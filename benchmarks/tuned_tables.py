@@ -3,8 +3,8 @@
     python -m benchmarks.tuned_tables --tables 0:60 --out tables.jsonl [--rounds 100]
 
 Each table has inputs and targets of scales from 1e-6 to 1e6, 5 to 5,000 clients, 3 to 3,000 rows per client, 2 to 100
-classes or a number to predict, and clients that agree more or less. A run is `headstart run --data` with nothing set but
-its rounds. Tables whose row is in the file already are not run again; the last line is about all rows of the file.
+classes or a number to predict, and clients that agree more or less. A run is `headstart run --data` with nothing set
+but its rounds. Tables whose row is in the file already are not run again; the last line is about all rows of the file.
 
 **Noise.** On every new client the tuned shared model after adaptation is compared with the better of "alone" and
 "FedAvg" (after adaptation), the better being the one with the better mean. It counts as worse if the mean of the

@@ -1,31 +1,44 @@
 """The search for step sizes against a grid of them: how good is what it finds, and what does it cost?
 
-    python -m benchmarks.search_against_grid sine digits table [har] [few-shot] --rounds 300 --side 12 --data DIR
+    python -m benchmarks.search_against_grid sine digits table har few-shot [--side 12] [--data DIR] [--out FILE]
 
 For Per-FedAvg on each data set: every point of a grid of ``side`` x ``side`` step sizes (inner and outer, over the
-ranges of the search) is trained for all rounds, and so is what the search finds. Of each, the best way to adapt is
-chosen on validation clients. The table has the validation score of the grid's best, of the search's choice, the same
-two on new clients (looked at for this report only), and what search and run cost beside one run, in processor seconds.
+ranges of the search) is trained for all rounds, and so is what the search finds. All of them are one compiled program.
+Of each, the best way to adapt is chosen on validation clients, from the same numbers and sizes of steps. The table has
+the validation score of the grid's best and of the search's choice, by how much the latter falls short, the same two on
+new clients (looked at for this report only), and the time of the search beside that of one run, both in processor
+seconds and with all that they compile.
 """
 
 import argparse
+import json
 import os
+import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import jax
 import numpy as np
 
 import headstart as hs
 from headstart.experiment import Experiment
-from headstart.metrics import LOSS
+from headstart.metrics import Metric
 from headstart.simulate.trials import Trials
 from headstart.tuning import Contest, choosers, grid, headline, ranges_of, search, smoothness
-from headstart.tuning.choosing import score_of, steady
-from headstart.tuning.halving import FACTORS, WHOLE
+from headstart.tuning.adapting import judged, step_sizes
+from headstart.tuning.budget import Ladder
+from headstart.tuning.choosing import Choosers
+
+ROUNDS = {"sine": 100, "digits": 60, "table": 100, "har": 40, "few-shot": 30}
+LADDER = Ladder((0, 1, 3, 10), 6, 20)
+"""For all alike; 300 steps of all points of a grid would take hours."""
 
 
 def experiments(name: str, rounds: int, folder: Path | None) -> Experiment:
     settings = [f"train.rounds={rounds}"]
+    if folder is not None:
+        os.environ.setdefault("HEADSTART_DATA", str(folder))
     if name == "sine":
         return Experiment.from_table("sine", settings=settings)
     if name == "digits":
@@ -33,7 +46,6 @@ def experiments(name: str, rounds: int, folder: Path | None) -> Experiment:
     if name == "har":
         return Experiment.from_table("har", settings=settings)
     if name == "few-shot":
-        os.environ.setdefault("HEADSTART_DATA", str(folder))
         small = ["model.filters=8", "train.cohort=4", "algorithm.local_steps=2"]
         return Experiment.from_table("omniglot", settings=[*settings, *small])
     rng = np.random.default_rng(0)
@@ -45,36 +57,26 @@ def experiments(name: str, rounds: int, folder: Path | None) -> Experiment:
                                  settings=settings)  # fmt: skip
 
 
-STEPS = WHOLE.steps[:5]
-"""Of adaptation, for all alike; 300 steps of all points of a grid would take hours."""
+def ladder_scores(trials: Trials, own: Sequence[float], scale: float, contest: Contest, ids: np.ndarray) -> np.ndarray:
+    """Every setting's score, less being better, with each way to adapt that lets none of some clients go astray."""
+    sizes = np.concatenate([np.tile(step_sizes(LADDER.sizes, scale), (len(own), 1)), np.array(own)[:, None]], 1)
+    by = Choosers(ids, np.full(len(ids), 1 / len(ids)))
+    metric = headline(contest.problem)
+    score = judged(trials, range(len(own)), sizes, LADDER, by, metric, contest.batch_size, lambda: None)
+    return score.value.reshape(len(own), -1)
 
 
-def ladder_scores(trials: Trials, which, base, contest: Contest, ids):
-    """Every metric of some settings, over step sizes, numbers of steps and clients."""
-    sizes = np.asarray(base)[:, None] * np.array(FACTORS)
-    return trials.scores(which, steps=STEPS, ids=ids, batch_size=contest.batch_size, sizes=sizes)
+def shortfall(metric: Metric, found: float, best: float) -> float:
+    """By how much what was found is worse, relative to the best."""
+    return (1 - found / best) if metric.higher_is_better else (found / best - 1)
 
 
-def best_of(trials: Trials, which, base, contest: Contest) -> tuple[np.ndarray, np.ndarray]:
-    """The validation score of each setting with its best way to adapt, and its score on new clients then."""
-    federation, metric = contest.federation, headline(contest.problem)
-    by = choosers(federation)
-    values = ladder_scores(trials, which, base, contest, by.ids)
-    score = score_of(values, by.weights, metric).only(steady(values[LOSS.name], STEPS))
-    new = np.arange(federation.trained + federation.validation, federation.total)[:20]
-    of_new = ladder_scores(trials, which, base, contest, new)[metric.name].mean(axis=-1)
-    flat = score.value.reshape(len(score.value), -1)
-    places = flat.argmin(axis=1)
-    sign = -1 if metric.higher_is_better else 1
-    return sign * flat.min(axis=1), of_new.reshape(len(of_new), -1)[np.arange(len(places)), places]
-
-
-def one(name: str, rounds: int, side: int, folder: Path | None) -> None:
+def one(name: str, rounds: int, side: int, folder: Path | None) -> dict:
     experiment = experiments(name, rounds, folder)
     settings, federation, problem = experiment.settings, experiment.federation, experiment.problem
     train, metric = settings.train, headline(problem)
     contest = Contest(problem, federation, rounds, train.cohort, train.weighting, settings.seed,
-                      batch_size=settings.evaluate.batch_size)  # fmt: skip
+                      batch_size=settings.evaluate.batch_size, steps=LADDER.steps)  # fmt: skip
     method = settings.methods["per-fedavg"]
 
     def build(point):
@@ -91,32 +93,48 @@ def one(name: str, rounds: int, side: int, folder: Path | None) -> None:
     ran = time.process_time() - cpu
     points = [*grid(ranges, side * side), found.settings]
     trials = contest.trials([build(point) for point in points], min(rounds, 256))
-    everything = list(range(len(points)))
-    trials.advance(everything, rounds)
-    validation, new = best_of(trials, everything, [point["inner_lr"] for point in points], contest)
-    order = validation if not metric.higher_is_better else -validation
-    best = int(np.argmin(order[:-1]))
-    oracle = new[:-1].max() if metric.higher_is_better else np.nanmin(new[:-1])
-    ratio = validation[-1] / validation[best]
-    shortfall = ratio - 1 if not metric.higher_is_better else 1 - ratio
-    print(
-        f"{name:10s} {metric.name:9s} validation: grid {validation[best]:.4g} {points[best]}, search "
-        f"{validation[-1]:.4g} {found.settings} ({100 * shortfall:+.1f}%); new: grid {new[best]:.4g}, search "
-        f"{new[-1]:.4g}; best of the grid on new {oracle:.4g}"
-        f"; search + run {(searched + ran) / ran:.2f} runs ({searched:.0f} s + {ran:.0f} s of processor time)",
-        flush=True,
-    )
+    cpu = time.process_time()
+    trials.advance(range(len(points)), rounds)
+    own = [point["inner_lr"] for point in points]
+    values = ladder_scores(trials, own, scale, contest, choosers(federation, LADDER.clients).ids)
+    new = np.arange(federation.trained + federation.validation, federation.total)[: LADDER.clients]
+    of_new = ladder_scores(trials, own, scale, contest, new)
+    validation, ways = values.min(axis=1), values.argmin(axis=1)
+    best = int(np.argmin(validation[:-1]))
+    sign = -1 if metric.higher_is_better else 1
+    scores = {
+        "grid": sign * validation[best], "search": sign * validation[-1],
+        "grid_new": sign * of_new[best, ways[best]], "search_new": sign * of_new[-1, ways[-1]],
+    }  # fmt: skip
+    return {
+        "data": name, "metric": metric.name, "rounds": rounds, **{key: float(value) for key, value in scores.items()},
+        "shortfall": shortfall(metric, scores["search"], scores["grid"]), "times": searched / ran,
+        "search_seconds": searched, "run_seconds": ran, "grid_seconds": time.process_time() - cpu,
+        "best_of_grid": points[best], "found": dict(found.settings),
+    }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=["sine", "digits", "table"])
-    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("names", nargs="*", default=["sine", "digits", "table"], choices=[*ROUNDS])
+    parser.add_argument("--rounds", type=int, help="as the data set is large, unless given")
     parser.add_argument("--side", type=int, default=12)
-    parser.add_argument("--data", type=Path, default=os.environ.get("HEADSTART_DATA"))
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--out", type=Path, help="a file to which one line of JSON is added per data set")
     options = parser.parse_args()
-    for name in options.names:
-        one(name, options.rounds, options.side, options.data)
+    # Nothing that was compiled before makes the search or the run look cheaper than it is.
+    with tempfile.TemporaryDirectory() as empty:
+        jax.config.update("jax_compilation_cache_dir", empty)
+        print(f"{'data':9s} {'metric':9s} {'grid':>8s} {'search':>8s} {'short of':>8s}   {'grid, new':>9s} "
+              f"{'search, new':>11s}   search / run")  # fmt: skip
+        for name in options.names:
+            row = one(name, options.rounds or ROUNDS[name], options.side, options.data)
+            print(f"{name:9s} {row['metric']:9s} {row['grid']:8.4g} {row['search']:8.4g} {row['shortfall']:8.1%}   "
+                  f"{row['grid_new']:9.4g} {row['search_new']:11.4g}   {row['times']:.2f} "
+                  f"({row['search_seconds']:.0f} s / {row['run_seconds']:.0f} s)", flush=True)  # fmt: skip
+            if options.out is not None:
+                with options.out.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Generated tables of all scales and sizes: does a tuned run never diverge, and is sharing never worse than not?
 
-    python -m benchmarks.tuned_tables --tables 0:60 --out tables.jsonl [--rounds 300]
+    python -m benchmarks.tuned_tables --tables 0:60 --out tables.jsonl [--rounds 100]
 
 Each table has inputs and targets of scales from 1e-6 to 1e6, 5 to 5,000 clients, 3 to 3,000 rows per client, 2 to 100
-classes or a number to predict, and clients that agree more or less. A run is `headstart run --data` with nothing set.
+classes or a number to predict, and clients that agree more or less. A run is `headstart run --data` with nothing set
+but its rounds. Tables whose row is in the file already are not run again; the last line is about all rows of the file.
 
 **Noise.** On every new client the tuned shared model after adaptation is compared with the better of "alone" and
 "FedAvg" (after adaptation), the better being the one with the better mean. It counts as worse if the mean of the
@@ -126,22 +127,27 @@ def one(number: int, rounds: int, seed: int = 0) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", default="0:60")
-    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path("tuned_tables.jsonl"))
     options = parser.parse_args()
-    first, last = map(int, options.tables.split(":"))
-    found = []
-    for number in range(first, last):
+    for number in range(*map(int, options.tables.split(":"))):
+        if number in {row["table"] for row in done(options.out)}:
+            continue
         try:
             row = one(number, options.rounds)
         except Exception as error:
             row = {"table": number, "error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()[-800:]}
-        found.append(row)
         print(json.dumps(row, default=float), flush=True)
         with options.out.open("a") as file:
             file.write(json.dumps(row, default=float) + "\n")
+    found = done(options.out)
     bad = [r["table"] for r in found if "error" in r or r["diverged"] or r["worse"] or any(r["lost"].values())]
     print(f"{len(found)} tables; diverged, lost clients or worse than noise: {bad or 'none'}")
+
+
+def done(path: Path) -> list[dict]:
+    """The rows of a file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ from headstart.wire import Wire
 
 __all__ = ["Trials"]
 
-TOGETHER = 8
-"""How many settings of a small model are trained together; of a large one it is one on each device."""
+TOGETHER = 2
+"""How many settings of a small model are trained together; of a large one it is one on each device. More are no quicker
+on a CPU, take longer to compile, and would be trained in vain where only a few are left."""
 CLIENTS_TOGETHER = 16
 
 
@@ -111,8 +112,9 @@ class Trials:
         ``sizes`` are step sizes of adaptation, one row per setting; left out, each adapts by its own alone.
         """
         own = np.zeros((len(which), 1), np.float32) if sizes is None else np.asarray(sizes, np.float32)
-        width = -(-len(ids) // CLIENTS_TOGETHER) * CLIENTS_TOGETHER if len(ids) > CLIENTS_TOGETHER else len(ids)
-        padded = jnp.asarray(np.resize(ids, width), jnp.int32)
+        # Always so many clients, however many there are, so that one program serves all.
+        width = -(-len(ids) // CLIENTS_TOGETHER) * CLIENTS_TOGETHER
+        padded = np.resize(ids, width).astype(np.int32).reshape(-1, CLIENTS_TOGETHER)
         position = {int(trial): place for place, trial in enumerate(which)}
         found = []
         for block, places in self._blocks(which):
@@ -127,7 +129,13 @@ class Trials:
         return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
 
     def _score(
-        self, run: tuple["_Trial", np.ndarray | None], steps: int, batch_size: Size, ids: Array, real: int, clients: int
+        self,
+        run: tuple["_Trial", np.ndarray | None],
+        steps: int,
+        batch_size: Size,
+        ids: np.ndarray,
+        real: int,
+        clients: int,
     ) -> dict[str, np.ndarray]:
         """Metrics over (setting, client) after some number of steps."""
         traces = run[0].algorithm.traces_steps
@@ -136,8 +144,15 @@ class Trials:
             known = 0 if self.federation.tasks else self.federation.trained
             one = partial(_score, self.problem, self._wire, None if traces else steps, batch_size, known)
             self._evaluates[how] = over_members(one, self._together, self._devices)
-        values = self._evaluates[how](run, self._keys, self._evaluation_key, self.tested.clients, ids, jnp.int32(steps))
-        return {name: np.asarray(value, np.float64)[:real, :clients] for name, value in values.items()}
+        evaluate, clients_data = self._evaluates[how], self.tested.clients
+        found = [
+            evaluate(run, self._keys, self._evaluation_key, clients_data, jnp.asarray(some), jnp.int32(steps))
+            for some in ids
+        ]
+        return {
+            name: np.concatenate([np.asarray(part[name], np.float64) for part in found], axis=1)[:real, :clients]
+            for name in found[0]
+        }
 
     def _blocks(self, which: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Settings a few at a time, and the same filled up to the width of the program."""

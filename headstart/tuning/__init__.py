@@ -2,8 +2,9 @@
 
 from headstart.tuning.budget import SETTINGS, run_cost, rungs
 from headstart.tuning.choosing import Score, choosers, headline, score_of_table
+from headstart.tuning.contest import Contest, Found, SearchStopped, Told
 from headstart.tuning.gathering import in_memory
-from headstart.tuning.halving import Contest, Found, SearchStopped, Told, search
+from headstart.tuning.halving import search
 from headstart.tuning.ranges import Range, grid, ranges_of, searched_settings, spread, trains_without_adapting
 from headstart.tuning.smoothness import smoothness
 

@@ -13,14 +13,18 @@ from headstart.core import FULL, Algorithm, Size, cohort_size
 from headstart.data import Federation
 from headstart.problems import Problem
 
-__all__ = ["Ladder", "Rung", "adaptation_cost", "affordable", "run_cost", "rungs", "size_of"]
+__all__ = ["LONG_SIZES", "Ladder", "Rung", "adaptation_cost", "affordable", "run_cost", "rungs", "size_of"]
 
-SETTINGS = 24
+SETTINGS = 18
 """How many settings of a method are tried."""
-SHARES = ((1.0, 1 / 24), (1 / 3, 1 / 10), (1 / 6, 1 / 4))
+SHARES = ((1.0, 1 / 30), (0.28, 1 / 10), (0.11, 1.0))
 """For every rung, which share of the settings is still there, and which share of a run's rounds it has by its end."""
-RUNS = 2.1
+RUNS = 2.75
 """All rungs together train for no more rounds than so many runs have."""
+LONG = 30
+"""More steps of adaptation than so many are tried with a few step sizes only, the largest that are stable: with smaller
+ones, fewer steps of a larger size come as far."""
+LONG_SIZES = 4
 UNKNOWN = 20
 """Samples of a client that generates them."""
 
@@ -42,14 +46,30 @@ class Ladder(NamedTuple):
     clients: int
     """The most clients of a group by whom they are judged."""
 
+    @property
+    def short(self) -> tuple[int, ...]:
+        """Those that are tried with all step sizes; all, if only many would tell which sizes are stable."""
+        few = tuple(n for n in self.steps if n <= LONG)
+        return few if any(few) else self.steps
+
+    @property
+    def long(self) -> tuple[int, ...]:
+        """Those that are tried with a few."""
+        return self.steps[len(self.short) :]
+
+    def cost(self, federation: Federation, batch_size: Size) -> float:
+        """What it costs to judge one setting."""
+        short, long = (adaptation_cost(federation, steps, batch_size) for steps in (self.short, self.long))
+        return self.clients * (self.sizes * short + min(self.sizes, LONG_SIZES) * long)
+
 
 def rungs(rounds: int, settings: int = SETTINGS) -> tuple[Rung, ...]:
-    """Many settings for a few rounds, the best of them for more, and the best of those for a part of a whole run.
+    """Many settings for a few rounds, the best of them for more, and the best two for all: some diverge late.
 
     >>> rungs(300)
-    (Rung(settings=24, rounds=12), Rung(settings=8, rounds=30), Rung(settings=4, rounds=75))
+    (Rung(settings=18, rounds=10), Rung(settings=5, rounds=30), Rung(settings=2, rounds=300))
     >>> rungs(300, settings=1)
-    (Rung(settings=1, rounds=75),)
+    (Rung(settings=1, rounds=300),)
     """
     while True:
         found = [
@@ -95,20 +115,20 @@ def affordable(
     ``settings`` is how many it is tried on. The least that is left is one number of steps beside none, and all of those
     that somebody has given.
     """
-    steps, sizes, clients = ladder
-    fewest = len(steps) if steps_given else 2
-    while adaptation_cost(federation, steps, batch_size) * sizes * clients * settings > most:
+    fewest = len(ladder.steps) if steps_given else 2
+    while ladder.cost(federation, batch_size) * settings > most:
+        steps, sizes, clients = ladder
         if clients > 10:
-            clients -= 1
+            ladder = ladder._replace(clients=clients - 1)
         elif len(steps) > max(4, fewest) or (sizes <= 3 and len(steps) > fewest):
-            steps = steps[:-1]
+            ladder = ladder._replace(steps=steps[:-1])
         elif sizes > 3:
-            sizes -= 2
+            ladder = ladder._replace(sizes=max(3, sizes - 2))
         elif clients > 4:
-            clients -= 1
+            ladder = ladder._replace(clients=clients - 1)
         else:
             break
-    return Ladder(steps, sizes, clients)
+    return ladder
 
 
 def size_of(problem: Problem) -> int:

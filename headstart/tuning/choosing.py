@@ -15,7 +15,7 @@ __all__ = ["ENOUGH", "Choosers", "Score", "choosers", "headline", "score_of", "s
 ENOUGH = 10
 """So many validation clients decide alone. Where there are fewer, training clients, scored on rows that they do not
 train on, count for the rest."""
-MOST = 20
+MOST = 40
 """The most clients of a group that a search looks at."""
 
 
@@ -46,6 +46,12 @@ class Score(NamedTuple):
     def order(self) -> np.ndarray:
         """All places from the best to the worst; of equal ones the first comes first."""
         return np.lexsort((np.arange(self.value.size), self.loss.ravel(), self.value.ravel()))
+
+    def of_each(self) -> "Score":
+        """The best along all axes but the first."""
+        flat = Score(*(part.reshape(len(part), -1) for part in self))
+        value = flat.value.min(axis=1)
+        return Score(value, np.where(flat.value == value[:, None], flat.loss, np.inf).min(axis=1))
 
     def best(self) -> tuple[int, ...]:
         """The place of the best."""

@@ -8,7 +8,7 @@ import numpy as np
 from headstart.simulate.trials import Trials
 from headstart.tuning.budget import rungs
 from headstart.tuning.choosing import Score, choosers, headline, score_of
-from headstart.tuning.halving import Contest, Told
+from headstart.tuning.contest import Contest, Told
 
 __all__ = ["Entrants", "compete"]
 

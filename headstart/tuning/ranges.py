@@ -9,7 +9,7 @@ import numpy as np
 from headstart.core import checks
 from headstart.errors import UsageError
 
-__all__ = ["ADAPTATION_STEPS", "Range", "grid", "ranges_of", "searched_settings", "spread", "trains_without_adapting"]
+__all__ = ["Range", "grid", "ranges_of", "searched_settings", "spread", "trains_without_adapting"]
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,6 @@ as long as a parameter may move in a round."""
 
 _PLAIN_TRAINING = ("fedavg", "fedavgm", "fedadagrad", "fedadam", "fedyogi", "fedprox")
 """Methods that train without a step size of adaptation."""
-
-ADAPTATION_STEPS = (0.03, 0.1, 0.3, 1.0, 3.0)
-"""Step sizes of adaptation that are tried with methods that train without one, as multiples of 1 / smoothness."""
 
 
 def searched_settings(method: str, accepted: Iterable[str]) -> tuple[str, ...]:

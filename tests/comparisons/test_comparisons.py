@@ -165,6 +165,70 @@ def test_runs_that_differ_in_the_seed_are_seeds_of_one_method(tmp_path):
         hs.compare_runs([runs[0], runs[0]])
 
 
+def test_a_comparison_is_a_file(comparison, tmp_path):
+    lost = entry("lost", np.full((5, 24), np.nan))
+    whole = Comparison(ACCURACY, [*comparison.entries, lost], "bytes", data="made up")
+    hs.comparisons.save_comparison(whole, tmp_path / "found.json")
+    again = hs.comparisons.load_comparison(tmp_path / "found.json")
+    assert again.metric.description() == ACCURACY.description()
+    assert (again.at, again.data) == ("bytes", "made up")
+    for mine, theirs in zip(again.entries, whole.entries, strict=True):
+        np.testing.assert_allclose(mine.scores, theirs.scores, rtol=1e-4)
+        np.testing.assert_allclose(mine.curve, theirs.curve, rtol=1e-4)
+        for name in ("clients", "new", "rounds"):
+            np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
+        assert (mine.title, mine.settings, mine.seeds) == (theirs.title, theirs.settings, theirs.seeds)
+        assert (mine.steps, mine.spent) == (theirs.steps, theirs.spent)
+    hs.comparisons.save_comparison(again, tmp_path / "twice.json")
+    assert (tmp_path / "twice.json").read_bytes() == (tmp_path / "found.json").read_bytes()
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(UsageError, match="not the file of a comparison"):
+        hs.comparisons.load_comparison(tmp_path / "other.json")
+
+
+OPEN = """
+[data]
+name = "sine"
+clients = 5
+held_out = 4
+validation = 2
+[model]
+name = "mlp"
+hidden = [4]
+[algorithm]
+name = "per-fedavg"
+batch_size = 5
+local_steps = 1
+[baselines.fedavg]
+name = "fedavg"
+[baselines.reptile]
+name = "reptile"
+[train]
+rounds = 4
+cohort = 1.0
+backend = "vmap"
+[evaluate]
+steps = [0, 1, 3]
+"""
+
+
+def test_each_method_has_settings_of_its_own():
+    """What is left open is searched for those that are compared, and each is judged after its own steps."""
+    experiment = hs.Experiment.from_toml(OPEN, tune=True)
+    told: list[str] = []
+    found = hs.compare(experiment, seeds=2, methods=["fedavg", "per-fedavg"], searching=lambda t: told.append(t.method))
+    assert set(told) == {"fedavg", "per-fedavg"}
+    by_itself = experiment.tuned(methods=["fedavg", "per-fedavg"])
+    assert set(by_itself.found["methods"]) == {"fedavg", "per-fedavg"}
+    for entry in found.entries:
+        chosen = by_itself.found["methods"][entry.title]
+        assert {name: entry.settings[name] for name in chosen["settings"]} == chosen["settings"]
+        assert entry.steps == ((0, chosen["steps"]) if chosen["steps"] else (0,))
+        assert entry.settings["adapt"]["steps"] == chosen["steps"]
+    with pytest.raises(UsageError, match="no method 'fedavgg'"):
+        hs.compare(experiment, methods=["fedavgg"], searching=pytest.fail)
+
+
 def test_methods_by_name_take_over_settings():
     experiment = hs.comparisons.experiment_of(methods=["per-fedavg", "fedprox"], settings=["train.rounds=2"])
     assert experiment.config["baselines"]["fedprox"]["local_steps"] == 10
@@ -179,5 +243,10 @@ def test_the_command_compares_runs(tmp_path, capsys):
         app(["compare", *runs, "--at", "bytes", "--out", str(tmp_path / "page.html")])
     assert left.value.code == 0
     assert "2 methods compared at equal bytes" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    for name in ("found.json", "found.md"):  # the comparison itself, and a report from it
+        given = runs if name == "found.json" else [str(tmp_path / "found.json")]
+        with pytest.raises(SystemExit):
+            app(["compare", *given, "--at", "bytes", "--out", str(tmp_path / name)])
+    assert "2 methods compared at equal bytes" in (tmp_path / "found.md").read_text(encoding="utf-8")
     with pytest.raises(UsageError, match="cannot change runs that are done"):
         app(["compare", *runs, "--methods", "fedavg"], standalone_mode=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headstart.comparisons import Comparison, Pair
+from headstart.comparisons import Comparison, Entry, Pair
 from headstart.report.page.charts import altair, figure, lines, round_numbers, source
 from headstart.report.page.document import Block, Column, Document, Figure, Section, Table, Text
 from headstart.report.page.facts import ClientFacts, facts_of, parts_of
@@ -26,17 +26,23 @@ def comparison_report(comparison: Comparison) -> Report:
     if comparison.federation is not None:
         facts = facts_of(comparison.federation)
     entries, seeds = comparison.entries, comparison.seeds
-    after = steps_words(entries[0].steps[-1])
+    on = f" on {comparison.data}" if comparison.data else ""
     clients = f"{len(comparison.clients):,} {'new ' if comparison.judged == 'new' else ''}clients"
     return Report(
         Document(
-            title=f"{len(entries)} methods compared at equal {comparison.at}",
-            about=f"{len(seeds)} seeds · {clients} · {comparison.metric.name} after {after}",
+            title=f"{len(entries)} methods compared at equal {comparison.at}{on}",
+            about=f"{len(seeds)} seeds · {clients} · {comparison.metric.name} {_after(comparison)}",
             sentences=_learned(comparison),
             sections=[_means(comparison), _tests(comparison), _ranks(comparison), _winners(comparison, facts),
                       _settings(comparison)],
         )
     )  # fmt: skip
+
+
+def _after(comparison: Comparison) -> str:
+    """When clients are judged."""
+    numbers = {entry.steps[-1] for entry in comparison.entries}
+    return f"after {steps_words(*numbers)}" if len(numbers) == 1 else "after each method's own number of steps"
 
 
 def _learned(comparison: Comparison) -> list[str]:
@@ -74,25 +80,29 @@ def _means(comparison: Comparison) -> Section:
         Column("method"), Column(f"mean {metric.title}", True), Column("95% interval over seeds"),
         Column("seeds", True),
         Column("deviation over seeds", True), Column("worst 10% of clients", True), Column("shared model", True),
+        Column("steps of adaptation", True),
         Column("rounds", True), Column("samples", True), Column("MB", True),
     ]  # fmt: skip
     rows: list[list[str]] = []
     drawn: dict[str, list[Any]] = {name: [] for name in ("method", "mean", "low", "high")}
     for place in comparison.order():
         entry, mean = comparison.entries[place], means[place]
-        scores = comparison.scores(entry)
-        per_client = np.sort(scores.mean(axis=0))
+        scores, shared = comparison.scores(entry), math.nan
+        there = np.isfinite(scores).all(axis=1)
+        per_client = np.sort(scores[there].mean(axis=0)) if there.any() else np.full(1, math.nan)
         per_client = per_client if metric.higher_is_better else per_client[::-1]
-        shared = comparison.scores(entry, steps=0).mean() if 0 in entry.steps else math.nan
+        if 0 in entry.steps and there.any():
+            shared = comparison.scores(entry, steps=0)[there].mean()
         rows.append(
             [
                 entry.title,
                 metric.show(mean.mean),
                 f"{metric.show(mean.low)} to {metric.show(mean.high)}" if mean.known else "none",
-                str(len(entry.seeds)),
-                metric.show(float(scores.mean(axis=1).std(ddof=1)), beside=mean.mean) if mean.known else "none",
+                _seeds(comparison, entry),
+                metric.show(float(np.nanstd(scores.mean(axis=1), ddof=1)), beside=mean.mean) if mean.known else "none",
                 metric.show(float(per_client[: max(1, len(per_client) // 10)].mean())),
                 metric.show(float(shared)),
+                str(entry.steps[-1]),
                 f"{entry.spent.rounds:.0f}",
                 f"{entry.spent.samples:.0f}",
                 f"{entry.spent.bytes / 1e6:.2f}",
@@ -101,8 +111,15 @@ def _means(comparison: Comparison) -> Section:
         drawn["method"].append(entry.title)
         for name, number in zip(("mean", "low", "high"), mean[:3], strict=True):
             drawn[name] += round_numbers([metric.scale * number])
-    blocks: list[Block] = [Table("means", "Means at equal " + comparison.at, columns, rows)]
+    lost = [entry.title for entry in comparison.entries if comparison.diverged(entry)]
+    note = f"Of {', '.join(lost)}, all numbers are of the seeds that have not diverged." if lost else ""
+    blocks: list[Block] = [Table("means", "Means at equal " + comparison.at, columns, rows, note)]
     return Section("means", "Means and intervals", [*blocks, _intervals(comparison, drawn), _curves(comparison)])
+
+
+def _seeds(comparison: Comparison, entry: Entry) -> str:
+    lost = comparison.diverged(entry)
+    return f"{len(entry.seeds)}, of which {lost} diverged" if lost else str(len(entry.seeds))
 
 
 def _intervals(comparison: Comparison, drawn: dict[str, list[Any]]) -> Figure:

@@ -2,9 +2,9 @@
 
     python -m benchmarks.live_view [--repeats 5] [--seconds 15] [--browser]
 
-The page is that of `headstart run --watch`: a process of its own beside the run. A browser is stood in for by a process
-that asks as the page's script does, every three seconds, and fetches each new page. With `--browser` a headless Chromium
-has the page open instead, which draws it too, on the same cores.
+The page is that of `headstart run --watch`: a process of its own beside the run. For a browser stands a process that
+asks as the page's script does, every three seconds, and fetches each new page. With `--browser` a headless Chromium has
+the page open instead, which draws it too, on the same cores.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""The step that a search has found, tried again at full length: smaller and larger ones, with other seeds."""
+"""The steps that a search has found, tried again at full length: smaller and larger ones, with other seeds."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -11,15 +11,19 @@ from headstart.config import Plan
 from headstart.core import Algorithm
 from headstart.experiment.running import Job
 from headstart.simulate import Evaluation, sweep
+from headstart.tuning import trains_without_adapting
 from headstart.tuning.choosing import score_of_table
 
 __all__ = ["REFINING_SEEDS", "Try", "best_at_length", "tries"]
 
-REFINING_SEEDS = 2
-FACTORS = (1.0, 0.2, 0.5, 2.5, 8.0)
-"""Of the step that was found; of equals the first is taken."""
-STEPS = ("server_lr", "outer_lr", "inner_lr")
-"""By which the shared model moves in a round, the first that a method has."""
+REFINING_SEEDS = 3
+ALONG = (1.0, 0.1, 0.3, 0.6, 3.0, 10.0)
+"""Multiples of the step that was found, where it is the only one of training; of equals the first is taken."""
+ACROSS = ((1.0, 1.0), (0.3, 1.0), (3.0, 1.0), (1.0, 0.3), (0.3, 0.3), (3.0, 0.3))
+"""The same where training also adapts: multiples of its step, and of that of adaptation."""
+STEPS = ("server_lr", "outer_lr")
+"""By which the shared model moves, the first that a method has."""
+INNER = "inner_lr"
 
 
 class Try(NamedTuple):
@@ -30,14 +34,19 @@ class Try(NamedTuple):
 
 
 def tries(method: Plan, searched: Collection[str]) -> list[Try]:
-    """The method as it was found, and with other sizes of its step; none if no step was left to the search."""
-    # Reptile's ``outer_lr`` is how far the server goes towards its clients, which has an end.
-    steps = STEPS[2:] if method.resolved["name"] == "reptile" else STEPS
-    name = next((step for step in steps if step in searched), None)
-    if name is None:
-        return []
-    sizes = [float(f"{factor * method.resolved[name]:.4g}") for factor in FACTORS]
-    return [Try({name: size}, method.call(**{**method.arguments, name: size})) for size in sizes]
+    """The method as it was found, and with other sizes of its steps; none if no step was left to the search."""
+    name = str(method.resolved["name"])
+    step = next((step for step in STEPS if step in searched), None)
+    inner = INNER if INNER in searched and not trains_without_adapting(name) else None
+    if step is not None and inner is not None:
+        points = [{step: outer, inner: own} for outer, own in ACROSS]
+    else:
+        points = [{named: factor} for factor in ALONG if (named := step or inner) is not None]
+    found = []
+    for factors in points:
+        changed = {key: float(f"{factor * method.resolved[key]:.4g}") for key, factor in factors.items()}
+        found.append(Try(changed, method.call(**{**method.arguments, **changed})))
+    return found
 
 
 def best_at_length(

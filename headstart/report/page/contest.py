@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headstart.comparisons import Comparison, Entry, Pair
+from headstart.comparisons import Comparison, Pair
 from headstart.report.page.charts import altair, figure, lines, round_numbers, source
 from headstart.report.page.document import Block, Column, Document, Figure, Section, Table, Text
 from headstart.report.page.facts import ClientFacts, facts_of, parts_of
@@ -16,6 +16,7 @@ from headstart.report.page.sentences import change, steps_words, value
 
 __all__ = ["comparison_report"]
 
+FEW = 4
 PARTS = 3
 """Clients are grouped into so many by size and by unlikeness."""
 
@@ -70,7 +71,13 @@ def _learned(comparison: Comparison) -> list[str]:
     wins = comparison.best_for()
     shares = [(int((wins == i).sum()), entry.title) for i, entry in enumerate(comparison.entries)]
     most, who = max(shares)
-    third = f"{who} is alone the best for {most:,} of {len(wins):,} clients; for {int((wins < 0).sum()):,} several tie."
+    ties = int((wins < 0).sum())
+    third = (
+        f"{who} is alone the best for {most:,} of {len(wins):,} clients{f'; for {ties:,} several tie' if ties else ''}."
+    )
+    lost = [entry.title for entry in comparison.entries if comparison.diverged(entry)]
+    if lost:
+        third += f" {', '.join(lost)} diverged with some of the seeds."
     return [first, f"{apart}: {verdict}.", third]
 
 
@@ -78,7 +85,7 @@ def _means(comparison: Comparison) -> Section:
     metric, means = comparison.metric, comparison.means()
     columns = [
         Column("method"), Column(f"mean {metric.title}", True), Column("95% interval over seeds"),
-        Column("seeds", True),
+        Column("seeds", True), Column("diverged", True),
         Column("deviation over seeds", True), Column("worst 10% of clients", True), Column("shared model", True),
         Column("steps of adaptation", True),
         Column("rounds", True), Column("samples", True), Column("MB", True),
@@ -98,7 +105,8 @@ def _means(comparison: Comparison) -> Section:
                 entry.title,
                 metric.show(mean.mean),
                 f"{metric.show(mean.low)} to {metric.show(mean.high)}" if mean.known else "none",
-                _seeds(comparison, entry),
+                str(len(entry.seeds)),
+                str(comparison.diverged(entry)),
                 metric.show(float(np.nanstd(scores.mean(axis=1), ddof=1)), beside=mean.mean) if mean.known else "none",
                 metric.show(float(per_client[: max(1, len(per_client) // 10)].mean())),
                 metric.show(float(shared)),
@@ -112,14 +120,10 @@ def _means(comparison: Comparison) -> Section:
         for name, number in zip(("mean", "low", "high"), mean[:3], strict=True):
             drawn[name] += round_numbers([metric.scale * number])
     lost = [entry.title for entry in comparison.entries if comparison.diverged(entry)]
-    note = f"Of {', '.join(lost)}, all numbers are of the seeds that have not diverged." if lost else ""
+    note = f"Seeds of {', '.join(lost)} have diverged: they come last, and their numbers are of the other seeds."
+    note = note if lost else ""
     blocks: list[Block] = [Table("means", "Means at equal " + comparison.at, columns, rows, note)]
     return Section("means", "Means and intervals", [*blocks, _intervals(comparison, drawn), _curves(comparison)])
-
-
-def _seeds(comparison: Comparison, entry: Entry) -> str:
-    lost = comparison.diverged(entry)
-    return f"{len(entry.seeds)}, of which {lost} diverged" if lost else str(len(entry.seeds))
 
 
 def _intervals(comparison: Comparison, drawn: dict[str, list[Any]]) -> Figure:
@@ -152,14 +156,18 @@ def _curves(comparison: Comparison) -> Figure:
         rows["mean"] += round_numbers(metric.scale * mean)
         band["low"] += round_numbers(metric.scale * (mean - spread))
         band["high"] += round_numbers(metric.scale * (mean + spread))
+    few = len(comparison.entries) <= FEW  # more bands hide each other
     said = "; ".join(f"{e.title} ends at {value(metric, float(e.curve[-1].mean()))}" for e in comparison.entries)
     chart = lines(
         "spent", f"share of the budget of {comparison.at} spent, %", "mean", f"mean {metric.title}",
-        order=[entry.title for entry in comparison.entries], band=True,
+        order=[entry.title for entry in comparison.entries], band=few,
     )  # fmt: skip
+    caption = "Means over judged clients and seeds; a line ends where a seed has diverged."
+    if few:
+        caption += " Bands are one deviation over seeds."
     return figure(
-        "curves", f"Mean {metric.name} by budget spent", "Bands are one deviation over seeds.", f"Lines: {said}.",
-        chart, rows=rows, band=band,
+        "curves", f"Mean {metric.name} by budget spent", caption, f"Lines: {said}.", chart, rows=rows,
+        **({"band": band} if few else {}),
     )  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """`headstart run`: train, adapt to every client, and print the comparison."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -73,6 +75,11 @@ def run(
         bool,
         typer.Option("--plan", help="Take step sizes, local steps and batch sizes from theory: see `headstart plan`."),
     ] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Show the report on a page of this machine that follows the run while it trains."),
+    ] = False,
+    open: Annotated[bool, typer.Option("--open", help="With --watch: show that page in a browser.")] = False,
     epsilon: Annotated[
         float | None, typer.Option(help="With --plan: what the mean squared gradient norm is to be at most.")
     ] = None,
@@ -89,6 +96,8 @@ def run(
 
     `headstart run my.toml --plan --epsilon 0.1` plans it first, from constants estimated on its data.
 
+    `headstart run my.toml --watch --open` shows the report in a browser, which follows the run.
+
     `headstart run --resume runs/mine` continues it, bit for bit, after Ctrl-C or a crash.
 
     From Python: `hs.Experiment.from_toml("my.toml", settings=["train.rounds=1000"], seed=1).run("runs/mine")`,
@@ -103,6 +112,8 @@ def run(
     if data is None and about:
         option = next(iter(about)).replace("_", "-")
         raise UsageError(f"--{option} says something about data, but there is no --data.", "Name the data with --data.")
+    if open and not watch:
+        raise UsageError("--open shows the page of --watch, but there is no --watch.", "Add --watch.")
     if epsilon is not None and not plan:
         raise UsageError("--epsilon is what a plan is to reach, but there is no --plan.", "Add --plan.")
     given = {
@@ -119,7 +130,8 @@ def run(
     from headstart.cli.terminal import watched_data
 
     if resume is not None:
-        code = _watched(hs.Experiment.from_run(resume), resume, resumed=True)
+        with _page(resume, watch, open):
+            code = _watched(hs.Experiment.from_run(resume), resume, resumed=True)
     else:
         if data is None:
             asked = hs.Experiment.from_toml(experiment, settings=settings or [], seed=seed, tune=bool(tune))
@@ -131,8 +143,29 @@ def run(
                 )
         if plan:
             asked = _planned(asked, epsilon)
-        code = _watched(asked, out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S"), resumed=False)
+        folder = out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
+        with _page(folder, watch, open):
+            code = _watched(asked, folder, resumed=False)
     raise typer.Exit(code)
+
+
+@contextmanager
+def _page(folder: Path, watch: bool, show: bool) -> Iterator[None]:
+    """The page that follows the run, if it is asked for, while the block runs."""
+    if not watch:
+        yield
+        return
+    from headstart.cli.terminal import console, escape
+    from headstart.report import Watch
+
+    with Watch([folder]).aside() as address:
+        console.print(f"Watching at {escape(address)}", soft_wrap=True)
+        if show:
+            typer.launch(address)
+        yield
+    console.print(
+        f"The page has ended; the same stays as: headstart report {escape(str(folder))} --open", soft_wrap=True
+    )
 
 
 def _planned(experiment: "Experiment", epsilon: float | None) -> "Experiment":

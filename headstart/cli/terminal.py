@@ -21,6 +21,8 @@ from rich.progress import (
 
 from headstart import simulate
 from headstart.cli.interrupts import Stop
+from headstart.errors import UsageError
+from headstart.metrics import LOSS
 
 __all__ = ["bars", "console", "counting", "escape", "estimating", "say", "show_markdown", "watched_data", "working"]
 
@@ -49,7 +51,7 @@ def bars(title: Callable[[str], str], stop: Stop) -> Callable[[str], list[simula
 
 
 class _Bar(simulate.Callback):
-    """Round, loss, rounds per second and time left."""
+    """Round, loss, the score of validation clients, rounds per second and time left."""
 
     def __init__(self, title: str, stop: Stop):
         self.title, self.stop = escape(title), stop
@@ -61,11 +63,15 @@ class _Bar(simulate.Callback):
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("loss {task.fields[loss]}"),
+            TextColumn("{task.fields[score]}"),
             TextColumn("{task.fields[speed]}"),
             TimeRemainingColumn(),
         )
+        self.metric = next((metric for metric in run.problem.metrics if metric.name != LOSS.name), LOSS)
         self.bar = _progress(*columns)
-        self.task = self.bar.add_task(self.title, total=rounds, completed=run.round, loss="…", speed="compiling")
+        self.task = self.bar.add_task(
+            self.title, total=rounds, completed=run.round, loss="…", score="", speed="compiling"
+        )
         self.bar.start()
 
     def on_chunk(self, progress: simulate.Progress) -> str | None:
@@ -80,7 +86,19 @@ class _Bar(simulate.Callback):
         return self._interrupted()
 
     def on_evaluation(self, evaluated: simulate.Evaluated) -> str | None:
+        self.bar.update(self.task, score=self._score(evaluated))
         return self._interrupted()
+
+    def _score(self, evaluated: simulate.Evaluated) -> str:
+        """The mean of validation clients after they have adapted; of others where there are none."""
+        steps = int(max(evaluated.table["steps"].to_pylist()))
+        for group in ("validation", "new", "trained"):
+            try:
+                mean = evaluated.mean(self.metric.name, steps, group)
+            except UsageError:
+                continue  # nobody is of that group
+            return f"{group} {self.metric.name} {self.metric.show(mean)}{self.metric.unit}"
+        return ""
 
     def on_end(self, result: Any) -> None:
         self.bar.stop()

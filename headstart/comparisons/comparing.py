@@ -8,11 +8,13 @@ import numpy as np
 
 from headstart.comparisons.budget import Budget, Spent, affordable, per_round
 from headstart.comparisons.entries import Comparison, Entry
+from headstart.comparisons.refining import REFINING_SEEDS, best_at_length, tries
 from headstart.errors import UsageError, did_you_mean
 from headstart.experiment import Experiment
 from headstart.experiment.running import Job
+from headstart.experiment.searching import Watch
 from headstart.metrics import LOSS, Metric
-from headstart.simulate import Callback, Sweep, sweep
+from headstart.simulate import Callback, Evaluation, Sweep, sweep
 
 __all__ = ["compare"]
 
@@ -27,6 +29,7 @@ def compare(
     at: Budget = "rounds",
     methods: Sequence[str] | None = None,
     callbacks: Watching = lambda title: (),
+    searching: Watch = lambda told: None,
     names: Sequence[str] | None = None,
 ) -> Comparison:
     """Train every method of one or more experiments with every seed, and compare them on the same clients.
@@ -35,6 +38,11 @@ def compare(
     or bytes as the first method's rounds cost. ``methods`` takes some of an experiment's methods only. ``names`` are
     what the experiments are called where there are several. The data is dealt out once: seeds vary the initial
     model, cohorts and batches.
+
+    An experiment that leaves settings to a search (``tune=True``) is searched first, with the experiment's own seed;
+    ``searching`` is told how far that has come. A search looks at a part of the rounds and at one seed. So
+    smaller and larger steps than those found are then trained for all of the method's rounds with three seeds that are
+    not compared, and validation clients choose. Every method has as many tries.
 
     >>> import headstart as hs
     >>> experiment = hs.Experiment(
@@ -59,13 +67,17 @@ def compare(
     metric: Metric | None = None
     budget: Spent | None = None
     for experiment, prefix in zip(loaded, prefixes, strict=True):
+        searched = experiment.settings.tune
+        if searched is not None:
+            _chosen(experiment.settings.methods, methods)  # a wrong name is found before the search
+            experiment = experiment.tuned(searching, methods=methods).experiment
         job = Job(experiment.settings, experiment.federation)
         own = next((m for m in job.problem.metrics if m.name != LOSS.name), LOSS)
         if metric is not None and own.name != metric.name:
             raise UsageError(f"One experiment measures {metric.name}, another {own.name}.", "Compare them one by one.")
         metric = own
         train = experiment.settings.train
-        for label in _chosen(job, methods):
+        for label in _chosen(job.algorithms, methods):
             algorithm = job.algorithms[label]
             each = per_round(
                 algorithm, job.problem, experiment.federation, cohort=train.cohort, weighting=train.weighting,
@@ -73,19 +85,26 @@ def compare(
             )  # fmt: skip
             budget = budget or each.times(train.rounds)
             rounds = affordable(each, budget, at)
-            evaluation = experiment.settings.evaluate
+            evaluation = replace(job.evaluation(label), groups=experiment.settings.evaluate.groups)
             if not algorithm.cost().gradients:
                 evaluation = replace(evaluation, every=rounds)  # it stays as it is
             title = f"{prefix}{label}"
+            settings = dict(experiment.settings.methods[label].resolved)
+            if searched is not None and (tried := tries(experiment.settings.methods[label], searched.over[label])):
+                place = best_at_length(
+                    [built for _, built in tried], job, evaluation, rounds, seeds=_others(numbers, REFINING_SEEDS)
+                )
+                settings, algorithm = {**settings, **tried[place].changed}, tried[place].algorithm
             done = sweep(
                 [algorithm], job.problem, experiment.federation, seeds=numbers, rounds=rounds, cohort=train.cohort,
                 weighting=train.weighting, wire=job.wire, evaluation=evaluation, callbacks=callbacks(title),
             )  # fmt: skip
-            settings = {**experiment.settings.methods[label].resolved, "rounds": rounds}
+            settings |= {"rounds": rounds, "adapt": _adapting(evaluation)}
             entries.append(_entry(title, settings, done, experiment, metric, each.times(rounds)))
     assert metric is not None
     same = len(loaded) == 1 or all(one.config["data"] == loaded[0].config["data"] for one in loaded)
-    return Comparison(metric, entries, at, loaded[0].federation if same else None)
+    data = loaded[0].config["data"]["name"] if same else None
+    return Comparison(metric, entries, at, loaded[0].federation if same else None, data)
 
 
 def _prefixes(given: Sequence[Experiment | str | Path], names: Sequence[str] | None) -> list[str]:
@@ -99,13 +118,25 @@ def _prefixes(given: Sequence[Experiment | str | Path], names: Sequence[str] | N
     return [f"{name}: " for name in names]
 
 
-def _chosen(job: Job, methods: Sequence[str] | None) -> list[str]:
+def _chosen(known: Iterable[str], methods: Sequence[str] | None) -> list[str]:
+    labels = list(known)
     if methods is None:
-        return list(job.algorithms)
+        return labels
     for label in methods:
-        if label not in job.algorithms:
-            raise UsageError(f"The experiment has no method {label!r}.", did_you_mean(label, job.algorithms))
+        if label not in labels:
+            raise UsageError(f"The experiment has no method {label!r}.", did_you_mean(label, labels))
     return list(methods)
+
+
+def _others(seeds: Sequence[int], number: int) -> list[int]:
+    """Seeds that are not among those."""
+    return [max(seeds) + 1 + i for i in range(number)]
+
+
+def _adapting(evaluation: Evaluation) -> dict[str, object]:
+    """How clients make the shared model their own before they are judged."""
+    size = {} if evaluation.inner_lr is None else {"inner_lr": evaluation.inner_lr}
+    return {"steps": evaluation.steps[-1], **size}
 
 
 def _entry(

@@ -65,6 +65,8 @@ class Comparison:
     """What each was given equally much of."""
     federation: Federation | None = None
     """The clients, where they are the same for all methods and at hand."""
+    data: str | None = None
+    """What the data is called."""
 
     def __post_init__(self) -> None:
         if len(self.entries) < 2:
@@ -93,14 +95,19 @@ class Comparison:
         _, _, places = np.intersect1d(self.clients, entry.clients, return_indices=True)
         return entry.scores[:, -1 if steps is None else entry.steps.index(steps)][:, places]
 
+    def diverged(self, entry: Entry) -> int:
+        """With how many of its seeds a method has left a judged client without a score."""
+        return int(np.isnan(self.scores(entry)).any(axis=1).sum())
+
     def means(self) -> list[Interval]:
-        """Each method's mean over clients, with its interval over seeds."""
+        """Each method's mean over clients, with its interval over the seeds that have not diverged."""
         return [mean_interval(self.scores(entry).mean(axis=1)) for entry in self.entries]
 
     def order(self) -> list[int]:
-        """The methods from the best mean to the worst; those that have diverged come last."""
+        """The methods from the best mean to the worst; those that diverged with any seed come after all others."""
         means = np.array([mean.mean for mean in self.means()])
-        return [int(i) for i in np.argsort(np.where(np.isnan(means), np.inf, self._sign * -means), kind="stable")]
+        lost = np.array([self.diverged(entry) for entry in self.entries])
+        return [int(i) for i in np.lexsort((np.where(np.isnan(means), np.inf, self._sign * -means), lost))]
 
     def over_seeds(self) -> list[Pair]:
         """Every pair of methods on the same seeds, by Student's paired test; the mean over clients is what differs."""
@@ -116,8 +123,13 @@ class Comparison:
         return self._pairs(list(self._client_means().T), lambda test: test.rank_p)
 
     def ranking(self) -> Ranking:
-        """The methods' ranks on each client, by its mean over seeds."""
-        return rank_methods(self._client_means(), self.metric.higher_is_better)
+        """The methods' ranks on each client, by its mean over seeds; one that has diverged there is the last."""
+        means = self._client_means()
+        finite = means[np.isfinite(means)]
+        if finite.size:
+            worst = finite.min() - 1 if self.metric.higher_is_better else finite.max() + 1
+            means = np.where(np.isfinite(means), means, worst)
+        return rank_methods(means, self.metric.higher_is_better)
 
     def best_for(self) -> np.ndarray:
         """The number of the method that is best for each client; -1 where several are, or none has a score."""

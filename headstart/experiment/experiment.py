@@ -218,16 +218,23 @@ class Experiment:
             ready = self._with(directory.manifest["config"])
         return Job(ready.settings, self.federation).run(directory, callbacks)
 
-    def tuned(self, searching: Watch = lambda told: None, folder: Path | None = None) -> "TunedExperiment":
+    def tuned(
+        self,
+        searching: Watch = lambda told: None,
+        folder: Path | None = None,
+        methods: Sequence[str] | None = None,
+    ) -> "TunedExperiment":
         """This experiment with what a search has found for the settings that were left to it.
 
         ``folder`` is where every method's result is kept until all are done, so that a search can be stopped.
+        ``methods`` are those that are searched, if not all.
         """
         if self.settings.tune is None:
             raise UsageError("This experiment leaves nothing to a search.", "Make it with tune=True.")
         job = Job(self.settings, self.federation)
         _refuse_to_search(job)
-        found = search_settings(self.settings, self.federation, job.wire, folder, searching)
+        labels = list(self.settings.methods) if methods is None else list(methods)
+        found = search_settings(self.settings, self.federation, job.wire, folder, searching, labels)
         return TunedExperiment(self._with(with_found(self.config, found, self.federation)), found)
 
     def tune(

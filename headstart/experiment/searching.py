@@ -1,7 +1,7 @@
 """From an experiment with open settings to one with all of them: the search, its files, and what it has found."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -54,9 +54,14 @@ def left_open(tables: Mapping[str, Any]) -> Searching:
 
 
 def search_settings(
-    settings: Settings, federation: Federation, wire: Wire | None, folder: Path | None, watch: Watch
+    settings: Settings,
+    federation: Federation,
+    wire: Wire | None,
+    folder: Path | None,
+    watch: Watch,
+    labels: Sequence[str],
 ) -> dict[str, Any]:
-    """Search every method, each from where ``folder`` says that it is done; a record of what was found and how.
+    """Search methods by their labels, those that ``folder`` has not done; a record of what was found and how.
 
     All of it depends on the settings, the data and the seed alone: a search that was stopped finds the same when it
     is done again.
@@ -64,8 +69,7 @@ def search_settings(
     assert settings.tune is not None
     problem, train, evaluate = settings.problem(federation), settings.train, settings.evaluate
     some = in_memory(federation)
-    label, *_ = settings.methods
-    watch(Told(label, 0.0, "estimating the smoothness", None))
+    watch(Told(labels[0], 0.0, "estimating the smoothness", None))
     scale = _kept(folder, "smoothness", lambda: {"smoothness": smoothness(problem, some, settings.seed)})["smoothness"]
     contest = Contest(
         problem=problem,
@@ -81,12 +85,12 @@ def search_settings(
         devices=train.devices if train.backend == "sharded" else 1,
         watch=watch,
     )
-    main = settings.methods[label].build()
+    main = next(iter(settings.methods.values())).build()
     cost = run_cost(main, some, contest.rounds, contest.cohort)
     methods = {}
-    for label in settings.methods:
+    for label in labels:
         methods[label] = _kept(folder, label, partial(_one, contest, settings, label, scale, cost))
-    watch(Told(label, 1.0, DONE, None))
+    watch(Told(labels[-1], 1.0, DONE, None))
     return {"smoothness": scale, "methods": methods}
 
 

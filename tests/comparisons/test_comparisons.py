@@ -6,7 +6,9 @@ import pytest
 import headstart as hs
 from headstart.comparisons import Comparison, Entry, Spent, per_round
 from headstart.comparisons.budget import affordable
+from headstart.comparisons.refining import ACROSS, ALONG, best_at_length, tries
 from headstart.errors import UsageError
+from headstart.experiment.running import Job
 from headstart.metrics import ACCURACY, RMSE
 from headstart.statistics import holm, paired_test
 from tests.report.page.made_up import write_run
@@ -78,6 +80,41 @@ def test_ties_and_lost_methods_win_nothing():
     assert found.order()[-1] == 0
     report = hs.report.comparison_report(found)
     assert "cannot be told from" in report.markdown()
+
+
+def test_a_method_that_diverged_with_a_seed_comes_last_and_says_so():
+    good, better = np.full((3, 8), 0.5) + 0.01 * np.arange(3)[:, None], np.full((3, 8), 0.9)
+    better[1] = np.nan
+    found = Comparison(ACCURACY, [entry("lost one", better), entry("good", good)], "rounds")
+    assert [found.diverged(one) for one in found.entries] == [1, 0]
+    assert found.order() == [1, 0]
+    assert found.means()[0].mean == pytest.approx(0.9)
+    assert found.ranking().ranks.tolist() == [2.0, 1.0]
+    document = hs.report.comparison_report(found).document
+    table = document.tables()[0]
+    diverged = [column.title for column in table.columns].index("diverged")
+    assert [(row[0], row[diverged]) for row in table.rows] == [("good", "0"), ("lost one", "1")]
+    assert "lost one diverged" in document.sentences[2]
+
+
+def test_steps_are_tried_again_smaller_and_larger():
+    experiment = hs.Experiment.from_toml(OPEN, tune=True)
+    searched, methods = experiment.settings.tune.over, experiment.settings.methods
+    of_two = tries(methods["per-fedavg"], searched["per-fedavg"])
+    assert [tuple(one.changed) for one in of_two] == [("outer_lr", "inner_lr")] * len(ACROSS)
+    assert of_two[0].changed == {name: methods["per-fedavg"].resolved[name] for name in ("outer_lr", "inner_lr")}
+    assert of_two[1].algorithm.outer_lr == pytest.approx(0.3 * of_two[0].algorithm.outer_lr)
+    of_one = tries(methods["fedavg"], searched["fedavg"])
+    assert [one.changed["outer_lr"] / of_one[0].changed["outer_lr"] for one in of_one] == pytest.approx(ALONG)
+    assert len(of_one) == len(of_two)
+    assert tries(methods["fedavg"], ()) == []
+
+
+def test_the_best_at_full_length_is_not_one_that_diverges():
+    experiment = hs.Experiment.from_toml(OPEN)
+    job, evaluation = Job(experiment.settings, experiment.federation), hs.Evaluation(steps=(0, 1))
+    grid = [hs.fedavg(batch_size=5, local_steps=1, outer_lr=lr) for lr in (1e6, 1e-9, 0.02)]
+    assert best_at_length(grid, job, evaluation, 20, seeds=[7]) == 2
 
 
 def test_only_shared_clients_and_seeds_count():
@@ -165,6 +202,81 @@ def test_runs_that_differ_in_the_seed_are_seeds_of_one_method(tmp_path):
         hs.compare_runs([runs[0], runs[0]])
 
 
+def test_a_comparison_is_a_file(comparison, tmp_path):
+    lost = entry("lost", np.full((5, 24), np.nan))
+    whole = Comparison(ACCURACY, [*comparison.entries, lost], "bytes", data="made up")
+    hs.comparisons.save_comparison(whole, tmp_path / "found.json")
+    again = hs.comparisons.load_comparison(tmp_path / "found.json")
+    assert again.metric.description() == ACCURACY.description()
+    assert (again.at, again.data) == ("bytes", "made up")
+    for mine, theirs in zip(again.entries, whole.entries, strict=True):
+        np.testing.assert_allclose(mine.scores, theirs.scores, rtol=1e-4)
+        np.testing.assert_allclose(mine.curve, theirs.curve, rtol=1e-4)
+        for name in ("clients", "new", "rounds"):
+            np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
+        assert (mine.title, mine.settings, mine.seeds) == (theirs.title, theirs.settings, theirs.seeds)
+        assert (mine.steps, mine.spent) == (theirs.steps, theirs.spent)
+    hs.comparisons.save_comparison(again, tmp_path / "twice.json")
+    assert (tmp_path / "twice.json").read_bytes() == (tmp_path / "found.json").read_bytes()
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(UsageError, match="not the file of a comparison"):
+        hs.comparisons.load_comparison(tmp_path / "other.json")
+
+
+OPEN = """
+[data]
+name = "sine"
+clients = 5
+held_out = 4
+validation = 2
+[model]
+name = "mlp"
+hidden = [4]
+[algorithm]
+name = "per-fedavg"
+batch_size = 5
+local_steps = 1
+[baselines.fedavg]
+name = "fedavg"
+[baselines.reptile]
+name = "reptile"
+[train]
+rounds = 4
+cohort = 1.0
+backend = "vmap"
+[evaluate]
+steps = [0, 1, 3]
+"""
+
+
+def test_each_method_has_settings_of_its_own(monkeypatch):
+    """What is left open is searched for those that are compared, and each is judged after its own steps."""
+    experiment = hs.Experiment.from_toml(OPEN, tune=True)
+    searches, tuned = [], hs.Experiment.tuned
+
+    def remembered(self, *args, **options):
+        searches.append(tuned(self, *args, **options))
+        return searches[-1]
+
+    monkeypatch.setattr(hs.Experiment, "tuned", remembered)
+    told: list[str] = []
+    found = hs.compare(experiment, seeds=2, methods=["fedavg", "reptile"], searching=lambda t: told.append(t.method))
+    assert set(told) == {"fedavg", "reptile"}
+    (by_itself,) = searches
+    assert set(by_itself.found["methods"]) == {"fedavg", "reptile"}
+    for entry in found.entries:
+        chosen = by_itself.found["methods"][entry.title]
+        tried = [
+            {**chosen["settings"], **one.changed}
+            for one in tries(by_itself.experiment.settings.methods[entry.title], chosen["settings"])
+        ]
+        assert {name: entry.settings[name] for name in chosen["settings"]} in tried
+        assert entry.steps == ((0, chosen["steps"]) if chosen["steps"] else (0,))
+        assert entry.settings["adapt"]["steps"] == chosen["steps"]
+    with pytest.raises(UsageError, match="no method 'fedavgg'"):
+        hs.compare(experiment, methods=["fedavgg"], searching=pytest.fail)
+
+
 def test_methods_by_name_take_over_settings():
     experiment = hs.comparisons.experiment_of(methods=["per-fedavg", "fedprox"], settings=["train.rounds=2"])
     assert experiment.config["baselines"]["fedprox"]["local_steps"] == 10
@@ -179,5 +291,10 @@ def test_the_command_compares_runs(tmp_path, capsys):
         app(["compare", *runs, "--at", "bytes", "--out", str(tmp_path / "page.html")])
     assert left.value.code == 0
     assert "2 methods compared at equal bytes" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    for name in ("found.json", "found.md"):  # the comparison itself, and a report from it
+        given = runs if name == "found.json" else [str(tmp_path / "found.json")]
+        with pytest.raises(SystemExit):
+            app(["compare", *given, "--at", "bytes", "--out", str(tmp_path / name)])
+    assert "2 methods compared at equal bytes" in (tmp_path / "found.md").read_text(encoding="utf-8")
     with pytest.raises(UsageError, match="cannot change runs that are done"):
         app(["compare", *runs, "--methods", "fedavg"], standalone_mode=False)

@@ -7,9 +7,11 @@ from typing import Any
 from headstart.errors import UsageError
 from headstart.report.page.document import Figure
 
-__all__ = ["Columns", "altair", "figure", "finite", "legend", "lines", "points", "round_numbers", "source"]
+__all__ = ["Columns", "altair", "figure", "finite", "legend", "levels", "lines", "points", "round_numbers", "source"]
 
 HEIGHT = 300
+COLOURS = 8
+"""How many the page has."""
 DIGITS = 5
 """Significant ones, of what is drawn."""
 
@@ -95,7 +97,17 @@ def lines(
             alt.Tooltip(f"{name}:{'N' if name in (colour, dash) else 'Q'}") for name in tooltip or (colour, x, y)
         ],
     }
-    if dash is not None:
+    if dash is None and len(order) > COLOURS:  # colours come round again, with another pattern
+        patterns = [[1, 0], [5, 3], [2, 2]]
+        pattern = [patterns[i // COLOURS % len(patterns)] for i in range(len(order))]
+        encoding["strokeDash"] = alt.StrokeDash(
+            f"{colour}:N",
+            title=None,
+            sort=list(order),
+            scale=alt.Scale(domain=list(order), range=pattern),
+            legend=legend(symbolType="stroke"),
+        )
+    elif dash is not None:
         patterns = [[1, 0], [5, 3], [2, 2], [8, 3, 2, 3], [1, 3]]
         scale = alt.Scale(domain=list(dashes), range=[patterns[i % len(patterns)] for i in range(len(dashes))])
         encoding["strokeDash"] = alt.StrokeDash(
@@ -109,13 +121,36 @@ def lines(
 def points(x: str, x_title: str, y: str, y_title: str, *, order: Sequence[str], tooltip: Sequence[str]) -> Any:
     """A point per row, coloured by method."""
     alt = altair()
+    # Not rounded up: a share of more than 100% is nowhere.
+    scale, few = alt.Scale(zero=False, nice=False, padding=8), alt.Axis(tickCount=8)
     return (
         alt.Chart(source())
         .mark_point(filled=True, opacity=0.65, size=36)
         .encode(
-            x=alt.X(f"{x}:Q", title=x_title, scale=alt.Scale(zero=False, padding=8)),
-            y=alt.Y(f"{y}:Q", title=y_title, scale=alt.Scale(zero=False, padding=8)),
+            x=alt.X(f"{x}:Q", title=x_title, scale=scale, axis=few),
+            y=alt.Y(f"{y}:Q", title=y_title, scale=scale, axis=few),
             color=alt.Color("method:N", title=None, sort=list(order), legend=legend()),
-            tooltip=[alt.Tooltip(f"{name}:{'N' if name in ('client', 'method') else 'Q'}") for name in tooltip],
+            tooltip=_tooltips(tooltip),
         )
     )
+
+
+def levels(x: str, x_title: str, y: str, y_title: str, *, order: Sequence[str], tooltip: Sequence[str]) -> Any:
+    """A point per row where ``x`` has few values: methods stand beside each other at each of them."""
+    alt = altair()
+    return (
+        alt.Chart(source())
+        .mark_point(filled=True, opacity=0.5, size=36)
+        .encode(
+            x=alt.X(f"{x}:O", title=x_title, axis=alt.Axis(labelAngle=0, labelExpr="format(datum.value, '.3~g')")),
+            xOffset=alt.XOffset("method:N", sort=list(order)),
+            y=alt.Y(f"{y}:Q", title=y_title, scale=alt.Scale(zero=False, nice=False, padding=8)),
+            color=alt.Color("method:N", title=None, sort=list(order), legend=legend()),
+            tooltip=_tooltips(tooltip),
+        )
+    )
+
+
+def _tooltips(names: Sequence[str]) -> list[Any]:
+    alt = altair()
+    return [alt.Tooltip(f"{name}:{'N' if name in ('client', 'method') else 'Q'}") for name in names]

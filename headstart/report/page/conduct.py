@@ -15,6 +15,8 @@ __all__ = ["faults_section", "privacy_section", "settings_section"]
 EVENTS = "events.jsonl"
 FAULTS = ("left_out", "lost", "waiting", "stopped")
 SHOWN = 200
+LITTLE = 10.0
+"""From this epsilon on a promise is worth little: odds may change by a factor of 20,000."""
 
 
 def privacy_section(evidence: Evidence) -> Section:
@@ -23,9 +25,10 @@ def privacy_section(evidence: Evidence) -> Section:
     for run in evidence.runs:
         name = "" if len(evidence.runs) == 1 else f"{run.path}: "
         if run.privacy is not None:
-            blocks.append(
-                Text(f"{name}Each method has {run.privacy}. Whoever publishes several methods' models spends the sum.")
-            )
+            words = f"{name}Each method has {run.privacy}. Whoever publishes several methods' models spends the sum."
+            if run.privacy.epsilon > LITTLE:
+                words += " So large an epsilon promises next to nothing."
+            blocks.append(Text(words))
         else:
             wire = run.config.get("wire")
             how = "there is no noise on the wire" if wire else "updates were averaged as they are"

@@ -16,6 +16,7 @@ from headstart.report.page.sentences import change, steps_words, value
 
 __all__ = ["comparison_report"]
 
+FEW = 4
 PARTS = 3
 """Clients are grouped into so many by size and by unlikeness."""
 
@@ -26,17 +27,23 @@ def comparison_report(comparison: Comparison) -> Report:
     if comparison.federation is not None:
         facts = facts_of(comparison.federation)
     entries, seeds = comparison.entries, comparison.seeds
-    after = steps_words(entries[0].steps[-1])
+    on = f" on {comparison.data}" if comparison.data else ""
     clients = f"{len(comparison.clients):,} {'new ' if comparison.judged == 'new' else ''}clients"
     return Report(
         Document(
-            title=f"{len(entries)} methods compared at equal {comparison.at}",
-            about=f"{len(seeds)} seeds · {clients} · {comparison.metric.name} after {after}",
+            title=f"{len(entries)} methods compared at equal {comparison.at}{on}",
+            about=f"{len(seeds)} seeds · {clients} · {comparison.metric.name} {_after(comparison)}",
             sentences=_learned(comparison),
             sections=[_means(comparison), _tests(comparison), _ranks(comparison), _winners(comparison, facts),
                       _settings(comparison)],
         )
     )  # fmt: skip
+
+
+def _after(comparison: Comparison) -> str:
+    """When clients are judged."""
+    numbers = {entry.steps[-1] for entry in comparison.entries}
+    return f"after {steps_words(*numbers)}" if len(numbers) == 1 else "after each method's own number of steps"
 
 
 def _learned(comparison: Comparison) -> list[str]:
@@ -64,7 +71,13 @@ def _learned(comparison: Comparison) -> list[str]:
     wins = comparison.best_for()
     shares = [(int((wins == i).sum()), entry.title) for i, entry in enumerate(comparison.entries)]
     most, who = max(shares)
-    third = f"{who} is alone the best for {most:,} of {len(wins):,} clients; for {int((wins < 0).sum()):,} several tie."
+    ties = int((wins < 0).sum())
+    third = (
+        f"{who} is alone the best for {most:,} of {len(wins):,} clients{f'; for {ties:,} several tie' if ties else ''}."
+    )
+    lost = [entry.title for entry in comparison.entries if comparison.diverged(entry)]
+    if lost:
+        third += f" {', '.join(lost)} diverged with some of the seeds."
     return [first, f"{apart}: {verdict}.", third]
 
 
@@ -72,27 +85,32 @@ def _means(comparison: Comparison) -> Section:
     metric, means = comparison.metric, comparison.means()
     columns = [
         Column("method"), Column(f"mean {metric.title}", True), Column("95% interval over seeds"),
-        Column("seeds", True),
+        Column("seeds", True), Column("diverged", True),
         Column("deviation over seeds", True), Column("worst 10% of clients", True), Column("shared model", True),
+        Column("steps of adaptation", True),
         Column("rounds", True), Column("samples", True), Column("MB", True),
     ]  # fmt: skip
     rows: list[list[str]] = []
     drawn: dict[str, list[Any]] = {name: [] for name in ("method", "mean", "low", "high")}
     for place in comparison.order():
         entry, mean = comparison.entries[place], means[place]
-        scores = comparison.scores(entry)
-        per_client = np.sort(scores.mean(axis=0))
+        scores, shared = comparison.scores(entry), math.nan
+        there = np.isfinite(scores).all(axis=1)
+        per_client = np.sort(scores[there].mean(axis=0)) if there.any() else np.full(1, math.nan)
         per_client = per_client if metric.higher_is_better else per_client[::-1]
-        shared = comparison.scores(entry, steps=0).mean() if 0 in entry.steps else math.nan
+        if 0 in entry.steps and there.any():
+            shared = comparison.scores(entry, steps=0)[there].mean()
         rows.append(
             [
                 entry.title,
                 metric.show(mean.mean),
                 f"{metric.show(mean.low)} to {metric.show(mean.high)}" if mean.known else "none",
                 str(len(entry.seeds)),
-                metric.show(float(scores.mean(axis=1).std(ddof=1)), beside=mean.mean) if mean.known else "none",
+                str(comparison.diverged(entry)),
+                metric.show(float(np.nanstd(scores.mean(axis=1), ddof=1)), beside=mean.mean) if mean.known else "none",
                 metric.show(float(per_client[: max(1, len(per_client) // 10)].mean())),
                 metric.show(float(shared)),
+                str(entry.steps[-1]),
                 f"{entry.spent.rounds:.0f}",
                 f"{entry.spent.samples:.0f}",
                 f"{entry.spent.bytes / 1e6:.2f}",
@@ -101,7 +119,10 @@ def _means(comparison: Comparison) -> Section:
         drawn["method"].append(entry.title)
         for name, number in zip(("mean", "low", "high"), mean[:3], strict=True):
             drawn[name] += round_numbers([metric.scale * number])
-    blocks: list[Block] = [Table("means", "Means at equal " + comparison.at, columns, rows)]
+    lost = [entry.title for entry in comparison.entries if comparison.diverged(entry)]
+    note = f"Seeds of {', '.join(lost)} have diverged: they come last, and their numbers are of the other seeds."
+    note = note if lost else ""
+    blocks: list[Block] = [Table("means", "Means at equal " + comparison.at, columns, rows, note)]
     return Section("means", "Means and intervals", [*blocks, _intervals(comparison, drawn), _curves(comparison)])
 
 
@@ -135,14 +156,18 @@ def _curves(comparison: Comparison) -> Figure:
         rows["mean"] += round_numbers(metric.scale * mean)
         band["low"] += round_numbers(metric.scale * (mean - spread))
         band["high"] += round_numbers(metric.scale * (mean + spread))
+    few = len(comparison.entries) <= FEW  # more bands hide each other
     said = "; ".join(f"{e.title} ends at {value(metric, float(e.curve[-1].mean()))}" for e in comparison.entries)
     chart = lines(
         "spent", f"share of the budget of {comparison.at} spent, %", "mean", f"mean {metric.title}",
-        order=[entry.title for entry in comparison.entries], band=True,
+        order=[entry.title for entry in comparison.entries], band=few,
     )  # fmt: skip
+    caption = "Means over judged clients and seeds; a line ends where a seed has diverged."
+    if few:
+        caption += " Bands are one deviation over seeds."
     return figure(
-        "curves", f"Mean {metric.name} by budget spent", "Bands are one deviation over seeds.", f"Lines: {said}.",
-        chart, rows=rows, band=band,
+        "curves", f"Mean {metric.name} by budget spent", caption, f"Lines: {said}.", chart, rows=rows,
+        **({"band": band} if few else {}),
     )  # fmt: skip
 
 

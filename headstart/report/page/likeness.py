@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from headstart.report.page.charts import figure, lines, points, round_numbers
+from headstart.report.page.charts import figure, levels, lines, points, round_numbers
 from headstart.report.page.clients import MOST_POINTS
 from headstart.report.page.document import Block, Column, Figure, Section, Table, Text
 from headstart.report.page.facts import ClientFacts, parts_of
@@ -16,6 +16,8 @@ __all__ = ["likeness_section"]
 PARTS = 4
 """Clients are grouped by size into so many parts."""
 STRETCHES = 20
+FEW_VALUES = 6
+MORE = {"unlikeness": "the more unlike a client is", "size": "the more samples a client has"}
 
 
 def likeness_section(evidence: Evidence, facts: ClientFacts) -> Section:
@@ -58,9 +60,8 @@ def _words(found: Association, name: str) -> str:
     numbers = f"rank correlation {found.rho:+.2f}, {interval}, {found.number:,} clients"
     if not found.excludes_none:
         return f"{name} does not explain who gains ({numbers})."
-    less = "" if found.rho > 0 else "less "
     weak = "weakly, " if abs(found.rho) < 0.3 else ""
-    return f"the more {name}, the {less}gain: {weak}{numbers}.".replace("the gain", "the more gain")
+    return f"{MORE[name]}, the {'more' if found.rho > 0 else 'less'} it gains: {weak}{numbers}."
 
 
 def _gain_figure(evidence: Evidence, facts: ClientFacts, column: Any, name: str, title: str) -> Figure | None:
@@ -86,7 +87,8 @@ def _gain_figure(evidence: Evidence, facts: ClientFacts, column: Any, name: str,
         rows["gain"] += round_numbers([gains[part].mean() for part in parts])
     gain = f"gain in {metric.name}{', points' if metric.unit == '%' else ''}"
     if few:
-        chart = points(name, title, "gain", gain, order=order, tooltip=tuple(rows))
+        draw = levels if len(set(rows[name])) <= FEW_VALUES else points
+        chart = draw(name, title, "gain", gain, order=order, tooltip=tuple(rows))
         caption = "A point is a client with one method."
     else:
         chart = lines(name, title, "gain", gain, order=order, marked=True)

@@ -1,43 +1,59 @@
 """A report that follows runs while they train: the same page, on this machine alone, from the record alone."""
 
 import hashlib
+import multiprocessing
 import os
 import secrets
 import socket
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headstart.errors import HeadstartError, UsageError
-from headstart.report.page.document import Document
+from headstart.errors import UsageError
 from headstart.report.page.html import as_html
-from headstart.report.page.making import make_report
+from headstart.report.page.ongoing import ongoing_document, record_in
 
 __all__ = ["Watch"]
 
 HOST = "127.0.0.1"
-GENTLE = 10
-"""How much the page gives way to training on a busy machine."""
+GENTLE = 19
+"""How much the page gives way to training on a busy machine, where it cannot be told to use idle time alone."""
+SHARE = 0.1
+"""Of a core's time, for making pages: a page that took long to make stays the newest one for longer."""
+FAREWELL = 12.0
+"""Seconds that the page of a run which has ended is still there for a browser to have its last state."""
+AWAY = 7.0
+"""Seconds without a question after which no browser looks on: each asks every three."""
 FOLLOW = """
 "use strict";
 (() => {
-  let seen = null;
+  let seen = "SEEN";
+  let missed = 0;
+  const say = (words) => {
+    const status = document.getElementById("following");
+    if (status.textContent !== words) status.textContent = words;
+  };
   const look = async () => {
     try {
       const version = await (await fetch("version", { cache: "no-store" })).text();
-      if (seen !== null && version !== seen) {
+      missed = 0;
+      say("following");
+      if (version !== seen) {
         const at = scrollY;
         await headstart.renew(await (await fetch("page", { cache: "no-store" })).text());
         scrollTo(0, at);
+        seen = version;
       }
-      seen = version;
     } catch {
-      // The server has ended: what is shown stays.
+      missed += 1; // the server has ended: what is shown stays
+      if (missed > 1) say("no longer followed");
     }
     setTimeout(look, 3000);
   };
-  look();
+  setTimeout(look, 3000);
 })();
 """
 
@@ -62,8 +78,13 @@ class Watch:
         except OSError as error:
             self._socket.close()
             raise UsageError(f"Port {port} cannot be had: {error.strerror}.", "Choose another with --port.") from error
+        self._begin()
+
+    def _begin(self) -> None:
         self._making = threading.Lock()
         self._made: tuple[str, str] | None = None
+        self._resting_until = 0.0
+        self._asked = 0.0
         self._server: Any = None
 
     @property
@@ -72,9 +93,18 @@ class Watch:
         return f"http://{HOST}:{self._socket.getsockname()[1]}/{self.token}/page"
 
     def version(self) -> str:
-        """Changes whenever a table, an event or the end of a method is added to the record."""
+        """Changes whenever a table, an event or the end of a method is added to the record.
+
+        For some time after a page was made it is that page's, so that making pages does not take all of the time.
+        """
+        self._asked = time.monotonic()
+        if self._made is not None and self._asked < self._resting_until:
+            return self._made[0]
+        return self._recorded()
+
+    def _recorded(self) -> str:
         seen = hashlib.sha256()
-        for run in self.runs:
+        for run in map(record_in, self.runs):
             found = [*run.glob("run.json"), *run.glob("*/*.parquet"), *run.glob("*/*/*.parquet"), *run.glob("*/*.json")]
             for path in sorted([*found, run / "events.jsonl", run.parent / "events.jsonl"]):
                 try:
@@ -89,14 +119,43 @@ class Watch:
         with self._making:
             version = self.version()
             if self._made is None or self._made[0] != version:
-                self._made = (version, as_html(self._document(), live=FOLLOW))
+                began = time.thread_time()
+                self._made = (version, as_html(ongoing_document(self.runs), live=FOLLOW.replace("SEEN", version)))
+                took = time.thread_time() - began
+                self._resting_until = time.monotonic() + took * (1 / SHARE - 1)
             return self._made[1]
 
     def serve(self) -> None:
-        """Answer until `close` is called, or Ctrl-C is pressed."""
-        if hasattr(os, "nice"):
-            os.nice(GENTLE)
+        """Answer until `close` is called, or Ctrl-C is pressed, at the lowest priority."""
+        _give_way()
         self.answer()
+
+    @contextmanager
+    def aside(self) -> Iterator[str]:
+        """Serve from a process of its own while the block runs, at the lowest priority; the block is given the address.
+
+        When it ends, a browser that looks on is given its last state first.
+        """
+        # A new interpreter: a fork of one in which JAX has threads may hang.
+        context = multiprocessing.get_context("spawn")
+        ended = context.Event()
+        process = context.Process(target=_serve_aside, args=(self, ended), daemon=True)
+        process.start()
+        try:
+            yield self.address
+        finally:
+            ended.set()
+            process.join(FAREWELL + 3)
+            if process.is_alive():
+                process.terminate()
+            self._socket.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"runs": self.runs, "token": self.token, "_socket": self._socket}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
 
     def answer(self) -> None:
         """Answer, at the priority that the process has."""
@@ -137,10 +196,38 @@ class Watch:
         # A page of another site that has its name point here is refused.
         return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[HOST])])
 
-    def _document(self) -> Document:
-        try:
-            return make_report(self.runs, with_data=False).document
-        except (HeadstartError, OSError) as error:
-            # Nothing is there yet, or files are being gathered at this moment: the next look finds them.
-            problem = error.problem if isinstance(error, UsageError) else str(error)
-            return Document("Waiting", ", ".join(map(str, self.runs)), ["There is nothing to show yet."], [], [problem])
+    def end_when(self, ended: Any) -> None:
+        """Answer no more once an event is set, and whoever looks on has the last state."""
+        ended.wait()
+        self._resting_until = 0.0
+        last, until = self._recorded(), time.monotonic() + FAREWELL
+        while self._made is not None and self._made[0] != last and time.monotonic() < min(until, self._asked + AWAY):
+            time.sleep(0.1)
+        time.sleep(0.5)  # for an answer that is under way
+        self.close()
+
+
+def _serve_aside(watch: Watch, ended: Any) -> None:
+    """What the process of a page does: it leaves with the one that started it, however that ends."""
+    if hasattr(os, "setsid"):
+        os.setsid()  # Ctrl-C in the terminal is for the run
+    _give_way()
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=watch.end_when, args=(ended,), daemon=True).start()
+    watch.answer()
+
+
+def _leave_with(parent: Any) -> None:
+    parent.join()
+    os._exit(0)
+
+
+def _give_way() -> None:
+    """Let training go first: use idle time alone, where the system has such a thing."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    except (AttributeError, OSError):
+        if hasattr(os, "nice"):
+            os.nice(GENTLE)

@@ -102,7 +102,8 @@ def _whether_methods_differ(evidence: Evidence, best: Method) -> str:
     if not test.difference.known:
         sentence = f"It is {apart} than {second.title}, {which}, on the one client that both have"
     else:
-        low, high = (metric.show(end) for end in (test.difference.low, test.difference.high))
+        mean = _mean(best, evidence.judged)
+        low, high = (metric.show(end, beside=mean) for end in (test.difference.low, test.difference.high))
         verdict = "more than chance among clients gives" if test.difference.excludes(0) else "which may well be chance"
         sentence = (
             f"It is {apart} than {second.title}, {which}, on the same {test.difference.number} clients "

@@ -1,5 +1,7 @@
 """The page of a run that goes on: behind its token, on this machine, and up to date."""
 
+import json
+import shutil
 import threading
 import time
 import urllib.error
@@ -12,6 +14,8 @@ import pytest
 
 import headstart as hs
 from headstart.errors import UsageError
+from headstart.report.page import live
+from headstart.report.page.ongoing import ongoing_document
 from tests.report.page.browser import browsing
 from tests.report.page.made_up import write_run
 
@@ -35,7 +39,8 @@ def end(run: Path) -> None:
 
 
 @pytest.fixture
-def watch(run: Path) -> Iterator[hs.report.Watch]:
+def watch(run: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[hs.report.Watch]:
+    monkeypatch.setattr(live, "SHARE", 1.0)  # every change is followed at once
     watching = hs.report.Watch([run])
     thread = threading.Thread(target=watching.answer)
     thread.start()
@@ -75,7 +80,8 @@ def test_without_the_token_or_from_elsewhere_there_is_nothing(watch):
     assert get(watch.address, host="evil.example")[0] == 400
 
 
-def test_a_run_that_has_not_begun_is_waited_for(tmp_path):
+def test_a_run_that_has_not_begun_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(live, "SHARE", 1.0)
     watching = hs.report.Watch([tmp_path / "later"])
     assert "not a run directory" in watching.page()
     write_run(tmp_path / "later")
@@ -83,6 +89,98 @@ def test_a_run_that_has_not_begun_is_waited_for(tmp_path):
     with pytest.raises(UsageError, match="Port"):
         hs.report.Watch([tmp_path], port=int(watching.address.split(":")[2].split("/")[0]))
     watching.close()
+
+
+def test_a_page_that_took_long_to_make_stays_for_long(run):
+    watching = hs.report.Watch([run])
+    watching.page()
+    before = watching.version()
+    end(run)
+    assert watching.version() == before
+    assert "40 of 50" in watching.page()
+    watching._resting_until = 0.0
+    assert watching.version() != before
+    assert "50 of 50" in watching.page()
+    watching.close()
+
+
+def test_it_says_how_far_each_method_is(run):
+    document = ongoing_document([run])
+    (table,) = (table for table in document.tables() if table.name == "progress")
+    names = [column.title for column in table.columns]
+    first = dict(zip(names, table.rows[0], strict=True))
+    assert (first["round"], first["of"]) == ("50", "50")
+    assert first["rounds/s"] == "100"  # the made-up rounds take a hundredth of a second
+    assert first["time left"] == "0 s"
+    history = pq.read_table(run / "fedavg" / "rounds" / "000000050.parquet")
+    pq.write_table(history.slice(0, 10), run / "fedavg" / "rounds" / "000000050.parquet")
+    (table,) = (table for table in ongoing_document([run]).tables() if table.name == "progress")
+    second = dict(zip(names, table.rows[1], strict=True))
+    assert (second["round"], second["time left"]) == ("10", "0 s")
+    assert float(second["training loss"]) == pytest.approx(history["loss"][9].as_py(), rel=1e-3)
+
+
+def test_a_finished_run_has_no_progress(tmp_path):
+    assert ongoing_document([write_run(tmp_path / "run")]).sections[0].name == "curves"
+
+
+def test_a_search_shows_what_it_has_found(tmp_path):
+    run = tmp_path / "run"
+    config = {
+        "seed": 0, "data": {"name": "sine"}, "algorithm": {"name": "per-fedavg"}, "baselines": {"fedavg": {}},
+        "train": {"rounds": 5}, "tune": {"over": {}},
+    }  # fmt: skip
+    write_run(run, config=config)
+    for folder in ("per-fedavg", "fedavg"):
+        shutil.rmtree(run / folder)
+    (run / "tuning").mkdir()
+    found = {"settings": {"inner_lr": 0.125}, "steps": 3, "score": 0.75}
+    (run / "tuning" / "per-fedavg.json").write_text(json.dumps(found))
+    (table,) = ongoing_document([run]).tables()
+    assert table.rows == [["per-fedavg", "inner_lr = 0.125", "3", "0.75"], ["fedavg", "not found yet", "none", "none"]]
+
+
+def test_a_deployment_is_found_by_its_folder(tmp_path):
+    write_run(tmp_path / "trial" / "server" / "run")
+    for folder in ("trial", "trial/server", "trial/server/run"):
+        assert "per-fedavg" in ongoing_document([tmp_path / folder]).title
+
+
+def test_a_sweep_is_shown_from_its_checkpoints(tmp_path):
+    """What the page says of a sweep that was stopped is what the sweep itself says."""
+
+    class AfterThree(hs.Callback):
+        def on_chunk(self, progress):
+            return "enough" if progress.round >= 3 else None
+
+    grid = [hs.fedavg(batch_size=4, local_steps=1, outer_lr=lr) for lr in (0.001, 0.1)]
+    evaluation = hs.Evaluation(steps=(0, 1), every=3)
+    done = hs.sweep(
+        grid, hs.Regression(hs.MLP(inputs=1, outputs=1, hidden=(4,))), hs.data.sine(clients=4, held_out=2),
+        seeds=[0, 1], rounds=9, evaluation=evaluation, checkpoint=tmp_path / "sweep", checkpoint_seconds=0.0,
+        callbacks=[AfterThree()],
+    )  # fmt: skip
+    document = ongoing_document([tmp_path / "sweep"])
+    (table,) = document.tables()
+    metric = done.evaluated.values.keys() - {"loss"}
+    means = done.evaluated.mean(metric.pop() if metric else "loss", 1, "new")[-1].reshape(2, 2).mean(axis=1)
+    order = means.argsort()
+    assert [row[0] for row in table.rows] == [f"algorithm {i}" for i in order]
+    assert [float(row[1]) for row in table.rows] == pytest.approx(means[order], rel=1e-2)
+    assert document.figures()[0].data["rows"]["round"] == [0, 3, 0, 3]
+
+
+def test_the_page_of_a_run_is_a_process_that_ends_with_it(run):
+    with hs.report.Watch([run]).aside() as address:
+        until, shown = time.monotonic() + 60, ""
+        while "40 of 50" not in shown and time.monotonic() < until:
+            try:
+                shown = get(address)[1]
+            except urllib.error.URLError:
+                time.sleep(0.1)
+        assert "40 of 50" in shown
+    with pytest.raises(urllib.error.URLError):
+        get(address)
 
 
 def test_a_browser_is_renewed(run, watch):

@@ -17,7 +17,7 @@ from headstart.experiment.running import Callbacks, Job, RunResult
 from headstart.experiment.searching import Watch, left_open, search_settings, with_found
 from headstart.experiment.settings import Settings, check_label
 from headstart.experiment.startup import start_jax
-from headstart.experiment.tables import OWN_DATA, data_section, read_tables, with_settings
+from headstart.experiment.tables import LENIENT, OWN_DATA, data_section, read_tables, with_settings
 from headstart.problems import Problem
 from headstart.simulate import Callback, Evaluation, Sweep, sweep
 from headstart.simulate.identity import data_digest
@@ -135,6 +135,8 @@ class Experiment:
             tables["data"] = data_section(data, **chosen)
         else:
             tables["data"] = {"name": "own", PYTHON: type_path(data), **_given(chosen)}
+        if tables["data"]["name"] == "own":
+            tables["data"] = {**LENIENT, **tables["data"]}
         tables = with_settings(suiting(tables, experiment is not None), settings)
         plan = _table_plan(data, tables["data"]) if PYTHON in tables["data"] else None
         federation = cls._of(tables, plan).federation

@@ -12,12 +12,14 @@ from headstart.data import DATASETS, Federation
 from headstart.data.partitions import Partition
 from headstart.errors import UsageError, did_you_mean
 
-__all__ = ["DEFAULT", "OWN_DATA", "data_section", "partition_of", "read_tables", "with_settings"]
+__all__ = ["DEFAULT", "LENIENT", "OWN_DATA", "data_section", "partition_of", "read_tables", "with_settings"]
 
 DEFAULT = "default.toml"
 """The experiment of `headstart run`."""
 OWN_DATA = "own_data.toml"
 """What is done with data where no experiment says otherwise."""
+LENIENT = {"drop_missing": True, "min_samples": 2}
+"""Of one's own data, rows and clients that nothing can be learned from are left out, which is said."""
 
 
 def read_tables(source: str | Path | None, default: str = DEFAULT) -> dict[str, Any]:
@@ -91,7 +93,8 @@ def data_section(data: str | Path, **options: Any) -> dict[str, Any]:
         return {"name": named, **given}
     if not Path(named).exists():
         known = sorted(set(DATASETS) - {"own"})
-        raise UsageError(f"There is no file, folder or data set {named}.", did_you_mean(named, known))
+        remedy = did_you_mean(named, known).replace("Choose one of", "Check the path, or choose a data set")
+        raise UsageError(f"There is no file, folder or data set {named}.", remedy)
     # In full, so that the run can be resumed from elsewhere.
     return {"name": "own", "path": str(Path(named).resolve()), **given}
 

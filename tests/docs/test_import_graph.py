@@ -51,8 +51,8 @@ def graph() -> dict[str, dict[str, Path]]:
     arrows: dict[str, dict[str, Path]] = defaultdict(dict)
     for path in sorted(PACKAGE.rglob("*.py")):
         room = path.relative_to(PACKAGE).with_suffix("").parts[0]
-        if room in ("__init__", "_version"):
-            continue  # the front, which imports what is asked of it
+        if room in ("__init__", "__main__", "_version"):
+            continue  # the front, which imports what is asked of it, and its door to the command line
         arrows[room] |= {other: path for other in imported(path) if other != room}
     return dict(arrows)
 

@@ -5,6 +5,7 @@ import pytest
 
 import headstart as hs
 from headstart.data import DATASETS
+from headstart.errors import UsageError
 from headstart.experiment import fitted
 from headstart.experiment.defaults import SUITING, suiting
 from headstart.experiment.settings import Settings
@@ -98,3 +99,15 @@ def test_no_scale_makes_a_run_diverge(scales):
     for (method, metric, steps), value in plain.items():
         unit = scales[1] if metric in ("rmse", "mae") else 1.0
         assert scaled[method, metric, steps] == pytest.approx(unit * value, rel=2e-2, abs=2e-3 * unit)
+
+
+def test_rows_and_clients_that_teach_nothing_are_left_out_and_said(tmp_path):
+    rng = np.random.default_rng(0)
+    who = [f"p{i % 12}" for i in range(120)] + ["loner"]
+    y = [None if i % 40 == 0 else float(value) for i, value in enumerate(rng.normal(size=121))]
+    data = {"who": who, "a": rng.normal(size=121), "y": y}
+    experiment = hs.Experiment.from_table(data, client="who", label="y")
+    assert "loner" not in experiment.federation.names
+    assert "4 rows of 121 without 'who' or 'y' are left out." in experiment.notes
+    with pytest.raises(UsageError, match="row 1 of the table has no label"):
+        hs.Experiment.from_table(data, client="who", label="y", drop_missing=False)

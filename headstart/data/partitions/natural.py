@@ -1,7 +1,7 @@
 """Clients as they are: a column says whose sample it is."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -155,18 +155,19 @@ class Natural(Partitioner):
     ) -> tuple[np.ndarray, list[str]]:
         """Which clients can be split, and a word about the others, from their numbers of rows, groups and test rows."""
         least = max(self.min_samples, 2)
-        wrong = [(counts < least, lambda i: f"{counts[i]} samples, fewer than {least}")]
+        wrong = [(counts < least, lambda i: f"{_samples(counts[i])}, fewer than {least}")]
         if groups is not None:
-            wrong.append((groups < 2, lambda i: f"all of its {counts[i]} samples in one {self.group}"))
+            wrong.append((groups < 2, lambda i: f"all of its {_samples(counts[i])} in one {self.group}"))
         if tests is not None:
-            wrong.append((tests == 0, lambda i: f"none of its {counts[i]} samples in the test set"))
-            wrong.append((tests == counts, lambda i: f"all of its {counts[i]} samples in the test set"))
+            wrong.append((tests == 0, lambda i: f"none of its {_samples(counts[i])} in the test set"))
+            wrong.append((tests == counts, lambda i: f"all of its {_samples(counts[i])} in the test set"))
         small = np.logical_or.reduce([mask for mask, _ in wrong])
         if not small.any():
             return ~small, []
         first = int(np.flatnonzero(small)[0])
         reason = next(words(first) for mask, words in wrong if mask[first])
-        others = f"{int(small.sum())} of {len(names)} clients are too small"
+        number = int(small.sum())
+        others = f"{number} of {len(names)} clients {'is' if number == 1 else 'are'} too small"
         if self.small == "refuse" or small.all():
             remedy = "Lower min_samples, or choose another column."
             if not small.all():
@@ -176,8 +177,8 @@ class Natural(Partitioner):
                 remedy,
                 droppable=not small.all(),
             )
-        lost = int(counts[small].sum())
-        note = f"{others} and were left out with {lost} samples: {names[first].as_py()!r} has {reason}."
+        lost, are = _samples(int(counts[small].sum())), "is" if number == 1 else "are"
+        note = f"{others} and {are} left out with {lost}: {names[first].as_py()!r} has {reason}."
         return ~small, [note]
 
     def _test_groups(self, groups: np.ndarray, clients: np.ndarray, labels: np.ndarray, keys: np.ndarray) -> np.ndarray:
@@ -224,6 +225,10 @@ def _marked(owned: _Owned, keys: np.ndarray, is_test: np.ndarray) -> tuple[np.nd
 def _strata(samples: Samples) -> np.ndarray:
     """Each row's class; a regression is all of one."""
     return np.zeros(len(samples), np.int64) if samples.classes is None else class_labels(samples)
+
+
+def _samples(number: Any) -> str:
+    return "1 sample" if number == 1 else f"{number} samples"
 
 
 def _own_test(samples: Samples) -> np.ndarray:

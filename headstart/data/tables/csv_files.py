@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ import pyarrow.csv
 from headstart.data.watching import Told, watcher
 from headstart.errors import UsageError
 
-__all__ = ["CsvForm", "csv_batches", "csv_form", "csv_schema", "read_csv"]
+__all__ = ["CsvForm", "csv_batches", "csv_form", "first_block", "read_csv"]
 
 SAMPLE_BYTES = 2**18
 """How much of a file is looked at to find its form."""
@@ -120,13 +121,13 @@ def _read(path: Path, form: CsvForm, types: Mapping[str, pa.DataType]) -> pa.Tab
         raise _uneven(path, form, error) from error
 
 
-def csv_schema(path: Path, form: CsvForm) -> pa.Schema:
-    """What the columns hold, as the first block has it."""
-    convert = form.convert_options()
+def first_block(path: Path, form: CsvForm) -> pa.Table:
+    """The rows of the first block, which say what the columns hold."""
     options = form.read_options(block_size=BLOCK_BYTES)
     try:
-        with pa.csv.open_csv(path, options, form.parse_options(), convert) as file:
-            return file.schema
+        with pa.csv.open_csv(path, options, form.parse_options(), form.convert_options()) as file:
+            # A file of a header alone has no block.
+            return pa.Table.from_batches(list(itertools.islice(file, 1)), file.schema)
     except pa.ArrowInvalid as error:
         raise _uneven(path, form, error) from error
 

@@ -46,7 +46,8 @@ def take_in(source: Source, roles: Roles, sink: RowSink, kind: Kind, drop_missin
     held = {name: holding(source.schema.field(name).type) for name in roles.features}
     raw = read_rows(source, roles, sink, [name for name in held if held[name] in ("numbers", "nothing")], drop_missing)
     if not len(raw.x):
-        raise UsageError(f"{source.name} has no rows.", "Give a table with samples.")
+        which = " that have a client and a label" if raw.left_out else ""
+        raise UsageError(f"{source.name} has no rows{which}.", "Give a table with samples.")
     columns = tuple(
         NumberColumn(name, offset=raw.spans[name].extent().offset)
         if name in raw.spans
@@ -56,8 +57,20 @@ def take_in(source: Source, roles: Roles, sink: RowSink, kind: Kind, drop_missin
     target = LabelSummary.of(raw.labels, source, roles.label).target(kind, source.name, roles.label)
     labels = target.labels(raw.labels)
     empty = [name for name, span in raw.spans.items() if span.empty]
-    notes = (labels.note, *(f"The column {name!r} has no values at all, and tells a model nothing." for name in empty))
+    notes = (
+        labels.note,
+        *_said_of_left_out(raw),
+        *(f"The column {name!r} has no values at all, and tells a model nothing." for name in empty),
+    )
     return Taken(raw.settle(columns), labels, raw.columns, Encoding(columns), notes)
+
+
+def _said_of_left_out(raw: "RawRows") -> tuple[str, ...]:
+    if not raw.left_out:
+        return ()
+    rows, are = ("1 row", "is") if raw.left_out == 1 else (f"{raw.left_out:,} rows", "are")
+    total, lacking = raw.left_out + len(raw.x), f"{raw.roles.client!r} or {raw.roles.label!r}"
+    return (f"{rows} of {total:,} without {lacking} {are} left out.",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +88,8 @@ class RawRows:
     labels: list[pa.Array]
     columns: dict[str, np.ndarray | pa.DictionaryArray]
     """Whose each row is, and what groups or orders rows."""
+    left_out: int = 0
+    """How many rows had no client or no label."""
 
     def settle(self, columns: Sequence[NumberColumn | CategoryColumn]) -> np.ndarray:
         """The rows as these columns store them. What was read is overwritten, so that this can be done once."""
@@ -101,13 +116,17 @@ def read_rows(source: Source, roles: Roles, sink: RowSink, numeric: Collection[s
     """Read a source once into a sink, and note what its columns hold; ``numeric`` are the features that are numbers."""
     features, whose = _Features(source, roles, sink, numeric), _Whose(source, roles)
     labels: list[pa.Array] = []
+    left_out = 0
     for batch in kept_batches(source, roles, drop_missing):
+        left_out += batch.left_out
         whose.take(batch)
         labels.append(label_chunk(batch.data.column(roles.label)))
         features.take(batch)
     by_name = {roles.features[j]: span for j, span in features.numbers.items()}
     categories = {known.column: known for known in features.texts.values()}
-    return RawRows(source, roles, drop_missing, sink.whole(), by_name, categories, labels, whose.columns())
+    return RawRows(
+        source, roles, drop_missing, sink.whole(), by_name, categories, labels, whose.columns(), left_out
+    )  # fmt: skip
 
 
 class _Features:

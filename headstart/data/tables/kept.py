@@ -23,6 +23,8 @@ class KeptBatch:
     source: Source
     start: int
     kept: np.ndarray | None = None
+    left_out: int = 0
+    """How many rows of the source's batch are not here."""
 
     def row(self, i: int) -> int:
         """The number in the source of the batch's row ``i``."""
@@ -54,5 +56,6 @@ def kept_batches(source: Source, roles: Roles, drop_missing: bool) -> Iterator[K
         if kept is None:
             yield KeptBatch(data, source, start)
         else:
-            yield KeptBatch(data.filter(pa.array(kept)), source, start, np.flatnonzero(kept))
+            there = np.flatnonzero(kept)
+            yield KeptBatch(data.filter(pa.array(kept)), source, start, there, len(kept) - len(there))
         start += len(data)

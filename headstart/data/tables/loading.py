@@ -152,7 +152,9 @@ def form_of(path: Path) -> Form:
 def _needed(role: str, column: str | None, path: Path) -> str:
     if column is None:
         columns = ", ".join(source_of(path).schema.names) if path.is_file() else "those of the files"
-        raise UsageError(f"{path}: which column is the {role}?", f"Say {role} = one of: {columns}.")
+        raise UsageError(
+            f"{path}: which column is the {role}?", f"Name it with {role} = ... (--{role}), one of: {columns}."
+        )
     return column
 
 

@@ -20,6 +20,8 @@ def as_numbers(values: pa.Array) -> np.ndarray:
         values = values.cast(pa.float64())
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
+    if pa.types.is_float16(values.type):  # too narrow for what values are compared with
+        values = values.cast(pa.float32())
     return values.to_numpy(zero_copy_only=False)
 
 

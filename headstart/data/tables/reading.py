@@ -1,9 +1,9 @@
 """Tables from files, folders and frames, as streams of Arrow record batches whose rows can be named."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 import pyarrow.parquet
 
-from headstart.data.tables.csv_files import CsvForm, csv_batches, csv_form, csv_schema, read_csv
+from headstart.data.tables.csv_files import CsvForm, csv_batches, csv_form, first_block, read_csv
+from headstart.data.tables.spelling import Misspelt, Spelling, spelling_notes, spelling_of
 from headstart.errors import UsageError
 
 __all__ = [
@@ -95,7 +96,12 @@ class ParquetSource(Source):
         texts = [name for name in columns if is_text(self.schema.field(name).type)]
         with readable(self.path):
             file_format = pa.dataset.ParquetFileFormat(dictionary_columns=texts)
-            yield from pa.dataset.dataset(self.path, format=file_format).to_batches(columns=list(columns))
+            for batch in pa.dataset.dataset(self.path, format=file_format).to_batches(columns=list(columns)):
+                for column in batch.columns:
+                    if pa.types.is_dictionary(column.type):
+                        # A spoilt file may have numbers beyond the list that they point into.
+                        column.validate(full=True)
+                yield batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +113,8 @@ class CsvSource(Source):
     schema: pa.Schema
     form: CsvForm
     notes: tuple[str, ...] = ()
+    spelt: Mapping[str, Spelling] = field(default_factory=dict)
+    """The columns that are texts in the file."""
 
     @property
     def rows(self) -> None:
@@ -118,9 +126,28 @@ class CsvSource(Source):
             name: pa.float64() if pa.types.is_integer(kind) or pa.types.is_null(kind) else kind
             for name, kind in zip(self.schema.names, self.schema.types, strict=True)
             if name in columns
-        }
+        } | _as_texts([name for name in columns if name in self.spelt])
+        start = 0
         with readable(self.path):
-            yield from csv_batches(self.path, self.form, columns, types)
+            for batch in csv_batches(self.path, self.form, columns, types):
+                yield self._plain(batch, start)
+                start += len(batch)
+
+    def _plain(self, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
+        """A batch with what its spelt columns stand for."""
+        for i, name in enumerate(batch.schema.names):
+            if name not in self.spelt:
+                continue
+            texts = batch.column(i)
+            try:
+                batch = batch.set_column(i, name, self.spelt[name].values(texts))
+            except Misspelt as error:
+                row = texts.to_pylist().index(error.args[0])
+                raise UsageError(
+                    f"{self.place(start + row)}, column {name!r}: {error.args[0]!r} among {self.spelt[name].what}.",
+                    "Write it as the others are written.",
+                ) from None
+        return batch
 
 
 class ChainedSource(Source):
@@ -220,7 +247,10 @@ def source_of(data: Any, name: str | None = None, texts: Sequence[str] = ()) -> 
             read, form = read_csv(path, _as_texts(texts))
         # The reader's own memory is larger than the table.
         pa.default_memory_pool().release_unused()
-        return TableSource(path.name, _checked(read, str(path)), form.notes(path.name))
+        if not read.num_rows:
+            raise UsageError(f"{path} has a header, and no rows.", "Give a table with samples.")
+        plain, spelt = _plainly(_checked(read, str(path)), form, texts)
+        return TableSource(path.name, plain, (*form.notes(path.name), *spelling_notes(spelt)))
     return TableSource(name or "the table", _checked(_frame(data), name or "the table"))
 
 
@@ -231,12 +261,29 @@ def streamed_file(path: Path, texts: Sequence[str] = ()) -> Source:
         return _parquet(path)
     with readable(path):
         form = csv_form(path)
-        found = csv_schema(path, form)
-    _check_names(found, str(path))
+        first = _checked(first_block(path, form), str(path))
+    plain, spelt = _plainly(first, form, texts)
+    found = plain.schema
     types = dict(zip(found.names, found.types, strict=True)) | _as_texts(
         [name for name in texts if name in found.names]
     )
-    return CsvSource(path.name, path, pa.schema(list(types.items())), form, form.notes(path.name))
+    notes = (*form.notes(path.name), *spelling_notes(spelt))
+    return CsvSource(path.name, path, pa.schema(list(types.items())), form, notes, spelt)
+
+
+def _plainly(table: pa.Table, form: CsvForm, texts: Sequence[str]) -> tuple[pa.Table, dict[str, Spelling]]:
+    """A CSV file's table with the numbers and dates that some of its texts stand for, and which columns those are."""
+    spelt: dict[str, Spelling] = {}
+    for i, name in enumerate(table.schema.names):
+        kind = table.schema.field(i).type
+        if name in texts or not (pa.types.is_dictionary(kind) and is_text(kind.value_type)):
+            continue
+        column = table.column(i).combine_chunks()
+        spelling = spelling_of(column, form.decimal)
+        if spelling is not None:
+            spelt[name] = spelling
+            table = table.set_column(i, name, spelling.values(column))
+    return table, spelt
 
 
 def _as_texts(columns: Sequence[str]) -> dict[str, pa.DataType]:

@@ -85,7 +85,7 @@ def roles_of(
         for column in chosen:
             _check_usable(name, column, schema.field(column).type)
     if not chosen:
-        others = f" but such as cannot be used: {' '.join(notes)}" if notes else "."
+        others = f" that can be used. {' '.join(notes)}" if notes else "."
         raise UsageError(f"{name} has no feature columns{others}", "Add columns that a model can predict from.")
     if order is not None and holding(schema.field(order).type) not in ("numbers", "times"):
         raise UsageError(

@@ -5,11 +5,11 @@ import pyarrow as pa
 
 from headstart.data.tables.categories import category_numbers
 from headstart.data.tables.encoding import Encoding
-from headstart.data.tables.identifiers import is_number
 from headstart.data.tables.kept import KeptBatch
 from headstart.data.tables.numbers import as_numbers, write_numbers
 from headstart.data.tables.reading import Source, is_text
 from headstart.data.tables.roles import holding
+from headstart.data.tables.spelling import number_of
 from headstart.errors import UsageError, did_you_mean
 
 __all__ = ["check_columns", "stored_rows"]
@@ -54,8 +54,9 @@ def _numbers(batch: KeptBatch, column: str) -> np.ndarray:
     plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
     if is_text(plain.type):
         texts = plain.to_pylist()
-        wrong = next((i for i, text in enumerate(texts) if text is not None and not is_number(text)), None)
+        found = {text: number_of(text) for text in set(texts) - {None}}
+        wrong = next((i for i, text in enumerate(texts) if found.get(text, np.nan) is None), None)
         if wrong is None:
-            return np.array([np.nan if text is None else float(text) for text in texts])
+            return np.array([found.get(text, np.nan) for text in texts], np.float64)
         raise UsageError(f"{batch.place(wrong, column)}: {texts[wrong]!r} is no number.", "It was one in training.")
     raise UsageError(f"{batch.source.name}: column {column!r} holds {values.type}.", "It held numbers in training.")

@@ -121,14 +121,14 @@ def test_small_clients_are_dropped_on_request():
     partition = small_clients(small="drop")
     assert partition.names == ["ann", "cem"]
     assert partition.notes[0] == (
-        "2 of 4 clients are too small and were left out with 2 samples: 'bob' has 1 samples, fewer than 2."
+        "2 of 4 clients are too small and are left out with 2 samples: 'bob' has 1 sample, fewer than 2."
     )
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, r"toy: client 'bob' of column who has 1 samples, fewer than 2; 2 of 4 clients are too small.*'drop'"),
+        ({}, r"toy: client 'bob' of column who has 1 sample, fewer than 2; 2 of 4 clients are too small.*'drop'"),
         ({"min_samples": 5}, "client 'bob' .* fewer than 5; 3 of 4 clients"),
         (
             {"min_samples": 50, "small": "drop"},

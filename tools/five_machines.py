@@ -130,16 +130,20 @@ class Machine:
 # The page.
 
 
+def chapter() -> str:
+    _, _, rest = PAGE.read_text().partition(CHAPTER)
+    return rest.partition("\n## ")[0]
+
+
 def blocks(kind: str) -> list[str]:
     """The fenced blocks of the chapter that are of one kind."""
-    _, _, rest = PAGE.read_text().partition(CHAPTER)
-    chapter, _, _ = rest.partition("\n## ")
-    return re.findall(rf"^```{kind}\n(.*?)^```", chapter, re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```{kind}\n(.*?)^```", chapter(), re.DOTALL | re.MULTILINE)
 
 
 def commands() -> dict[str, str]:
     """The page's commands by what they do, each as one line."""
     lines = [line for block in blocks("sh") for line in block.replace("\\\n", "").splitlines()]
+    lines += re.findall(r"`(headstart deploy status [^`]+)`", chapter())
     told = {}
     for line in lines:
         words = line.split("#")[0].split()

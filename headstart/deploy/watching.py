@@ -14,6 +14,8 @@ from headstart.deploy.roster import FILE as ROSTER
 __all__ = ["EventTail", "Seen", "SiteSeen", "status"]
 
 FAULTS_KEPT = 8
+BEFORE = {"agree": "agreement", "begin": "beginning"}
+"""What happens before the first round, by its phase."""
 
 
 class EventTail:
@@ -118,7 +120,8 @@ class Seen:
         site.reason = str(event["reason"])
         if event["site"] in self._asked:
             self._asked.remove(event["site"])
-        self._fault(f"round {event.get('round')}: {event['site']} is left out{_because(event)}")
+        when = BEFORE.get(str(event.get("phase")), f"round {event.get('round')}")
+        self._fault(f"{when}: {event['site']} is left out{_because(event)}")
 
     def _on_waiting(self, event: Mapping[str, Any]) -> None:
         sites = ", ".join(map(str, event.get("sites", ())))

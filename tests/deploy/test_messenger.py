@@ -11,6 +11,7 @@ from flwr.app import Context, Metadata, RecordDict
 from flwr.app.message import make_message
 from flwr.supercore.constant import TaskType
 from flwr.supercore.fab import Fab
+from flwr.supercore.inflatable.inflatable_object import get_object_tree, no_object_id_recompute
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.run import Run
 from flwr.supernode.main import create_app
@@ -50,17 +51,24 @@ class Node:
         self._server.should_exit = True
         self._thread.join()
 
-    def fetch(self, content, socket):
-        """Have a message of a run whose app is not one at all."""
+    def fetch(self, content, socket, run=RUN, whole=True):
+        """Have a message of a run whose app is not one at all; its parts may never come."""
         code = b"that nobody here has asked for"
         app = Fab(hashlib.sha256(code).hexdigest(), code, {})
-        self.state.store_run(replace(Run.create_empty(RUN), fab_hash=app.hash_str))
+        self.state.store_run(replace(Run.create_empty(run), fab_hash=app.hash_str, series_id=run))
         self.state.store_fab(app)
-        context = Context(RUN, NODE, {"socket": str(socket)}, RecordDict(), {})
-        self.state.set_run_series_context(0, context)
-        self.state.create_task(TaskType.CLIENT_APP, RUN, fab_hash=app.hash_str)
-        about = Metadata(RUN, "", 1, NODE, "", "", time.time(), 60.0, "train")
-        _insert_message(make_message(about, content=wrap(content)), self.state, self.store.store())
+        context = Context(run, NODE, {"socket": str(socket)}, RecordDict(), {})
+        self.state.set_run_series_context(run, context)
+        self.state.create_task(TaskType.CLIENT_APP, run, fab_hash=app.hash_str)
+        about = Metadata(run, "", 1, NODE, "", "", time.time(), 60.0, "train")
+        message, store = make_message(about, content=wrap(content)), self.store.store()
+        if whole:
+            _insert_message(message, self.state, store)
+        else:
+            with no_object_id_recompute():
+                message.metadata.__dict__["_message_id"] = message.object_id
+                self.state.store_message(message)
+                store.preregister(run, get_object_tree(message))
 
     def answer(self):
         """What was brought back."""
@@ -98,6 +106,17 @@ def _tree(tree):
 def test_whoever_does_not_know_the_secret_gets_no_message(node):
     with pytest.raises(SystemExit, match="The SuperNode refuses"):
         Messenger(f"127.0.0.1:{node.port}", b"a guess").serve()
+
+
+def test_a_message_whose_parts_do_not_come_holds_nobody_up(node, tmp_path):
+    """As of a server that was killed while it sent one."""
+    worker = Worker(tmp_path / "w.sock", lambda content: Message.unpack(content).answer().pack())
+    threading.Thread(target=worker.serve, daemon=True).start()
+    question = Message(Head("work", "run", "digest", "site", deadline=20.0))
+    node.fetch(question.pack(), tmp_path / "w.sock", run=1, whole=False)
+    node.fetch(question.pack(), tmp_path / "w.sock", run=2)
+    threading.Thread(target=Messenger(f"127.0.0.1:{node.port}", SECRET).serve, daemon=True).start()
+    assert node.answer().metadata.run_id == 2
 
 
 def test_a_worker_that_is_not_there_is_an_answer_too(node, tmp_path):

@@ -22,6 +22,7 @@ SERVER_NOTE = """\
 # How this federation is run. What it trains is in experiment.toml; who belongs to it is in roster.toml.
 # quorum = 0.5           # the share of a cohort's clients, or their number, whose updates a round needs
 # below_quorum = "wait"  # ask again until there are enough, or "stop" with everything kept
+# wait_timeout = 86400   # seconds after which a server that waits for sites stops all the same
 # round_timeout = 300    # seconds that the server waits for a phase of a round
 # site_deadline = 240    # seconds after which a site gives up on it
 # join_timeout = 120     # seconds that the server waits, before the agreement, for all sites of the roster

@@ -8,6 +8,7 @@ only, the one that is installed here: whoever takes over a server brings no code
 """
 
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -53,7 +54,7 @@ ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 
 
 class Messenger:
-    """Carries messages one at a time, as the SuperNode at this address fetches them."""
+    """Carries messages as the SuperNode at this address fetches them."""
 
     def __init__(self, address: str, secret: bytes):
         self._address = address
@@ -76,13 +77,17 @@ class Messenger:
             if not task.token:
                 time.sleep(POLL_SECONDS)
                 continue
-            try:
-                self._carry(task.token)
-            except (httpx.HTTPError, RuntimeError, ValueError) as error:
-                print(f"A message was lost: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            # Beside others: one that the server has given up on in the middle does not come, and holds nobody up.
+            threading.Thread(target=self._carry, args=(task.token,), daemon=True).start()
 
     def _carry(self, token: str) -> None:
-        """Bring one message to the app, and its answer back."""
+        """Bring one message to the app, and its answer back, if that can be done."""
+        try:
+            self._bring(token)
+        except Exception as error:
+            print(f"A message was lost: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+    def _bring(self, token: str) -> None:
         client = self._connected(
             RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"), RuntimeTokenHttpInterceptor(token)
         )

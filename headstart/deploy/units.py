@@ -15,7 +15,7 @@ Wants=network-online.target
 
 [Service]
 User={user}
-ExecStart={command} deploy {role} {folder}
+ExecStart={command}
 Restart=on-failure
 RestartSec=10
 # A mistake that starting again cannot mend, such as a key that was revoked.
@@ -28,6 +28,8 @@ PrivateTmp=yes
 ProtectSystem=strict
 ProtectHome=read-only
 ReadWritePaths={folder}
+# What was compiled is kept there too: homes can only be read.
+Environment={cache}
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
 
 [Install]
@@ -46,7 +48,15 @@ def site_unit(folder: Path, site: str) -> str:
 
 
 def _unit(name: str, role: str, description: str, folder: Path) -> str:
-    command = Path(sys.executable).parent / "headstart"
+    words = [_quoted(Path(sys.executable).parent / "headstart"), "deploy", role, _quoted(folder.resolve())]
     return UNIT.format(
-        name=name, role=role, description=description, folder=folder.resolve(), command=command, user="headstart"
-    )
+        name=name, description=description, folder=_quoted(folder.resolve()), user="headstart",
+        command=" ".join(words).replace("$", "$$"),  # only there do variables have a meaning
+        cache=_quoted(f"JAX_COMPILATION_CACHE_DIR={folder.resolve() / 'compiled'}"),
+    )  # fmt: skip
+
+
+def _quoted(word: Path | str) -> str:
+    """A path as one word of a unit: some characters mean something else there."""
+    text = str(word).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return text if text.isascii() and not any(letter in text for letter in " '\"\\;") else f'"{text}"'

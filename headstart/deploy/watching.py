@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from headstart.deploy.events import FILE
+from headstart.deploy.places import ServerPlace
+from headstart.deploy.roster import FILE as ROSTER
 
 __all__ = ["EventTail", "Seen", "SiteSeen", "status"]
 
 FAULTS_KEPT = 8
+BEFORE = {"agree": "agreement", "begin": "beginning"}
+"""What happens before the first round, by its phase."""
 
 
 class EventTail:
@@ -116,10 +120,12 @@ class Seen:
         site.reason = str(event["reason"])
         if event["site"] in self._asked:
             self._asked.remove(event["site"])
-        self._fault(f"round {event.get('round')}: {event['site']} is left out{_because(event)}")
+        when = BEFORE.get(str(event.get("phase")), f"round {event.get('round')}")
+        self._fault(f"{when}: {event['site']} is left out{_because(event)}")
 
     def _on_waiting(self, event: Mapping[str, Any]) -> None:
-        self.state = f"waiting{_because(event)}"
+        sites = ", ".join(map(str, event.get("sites", ())))
+        self.state = f"waiting{_because(event)}" + (f" ({sites})" if sites else "")
 
     def _on_process_ended(self, event: Mapping[str, Any]) -> None:
         self._fault(f"the {event['process']} {event['reason']}, and is started again")
@@ -147,8 +153,12 @@ def _because(event: Mapping[str, Any]) -> str:
 def status(folder: str | Path) -> Seen:
     """How a federation is, or was at its end, from the event log in the server's folder (or in the one around it)."""
     path = Path(folder)
+    server = ServerPlace(path if (path / ROSTER).exists() else path / "server")
+    server.door()  # complains if there is no server
     seen = Seen()
-    for event in EventTail(path if (path / FILE).exists() else path / "server").read():
+    events = EventTail(server.folder).read()
+    seen.state = "starting" if events else "not started yet"
+    for event in events:
         seen.take(event)
     return seen
 

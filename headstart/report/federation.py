@@ -15,7 +15,7 @@ UNITS = ("B", "kB", "MB", "GB", "TB")
 
 def federation_table(seen: Seen) -> RenderableType:
     """Where training is, one row per site, and the last faults."""
-    rounds = f"round {seen.round} of {seen.rounds}" if seen.rounds else seen.state
+    rounds = f"round {seen.round} of {seen.rounds}" if seen.rounds else ""
     head = [
         f"[bold]{escape(seen.method)}[/]" if seen.method else "", rounds,
         f"{seen.clients} clients in {seen.seconds:.1f} s" if seen.clients else "",

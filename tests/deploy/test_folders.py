@@ -1,6 +1,8 @@
 """The folders of a federation, and data dealt out to sites."""
 
+import shutil
 import stat
+import subprocess
 import tomllib
 
 import numpy as np
@@ -12,6 +14,7 @@ from headstart.deploy.dealing import deal_out_files
 from headstart.deploy.folders import add, init, revoke
 from headstart.deploy.places import ServerPlace, SitePlace
 from headstart.deploy.roster import Roster, read_roster
+from headstart.deploy.units import server_unit, site_unit
 from headstart.errors import UsageError
 
 EXPERIMENT = """
@@ -145,3 +148,15 @@ def test_sites_are_added_and_revoked_by_one_command_each(tmp_path, experiment):
         add(made.server, "west")
     revoke(made.server, "north")
     assert list(read_roster(made.server).values()) == ["west"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.parametrize("name", ["plain", "with a space", "100 % $HOME's"])
+def test_systemd_understands_the_units_whatever_the_folder_is_called(tmp_path, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    for number, unit in enumerate([server_unit(folder), site_unit(folder, "north")]):
+        file = tmp_path / f"unit-{number}.service"
+        file.write_text(unit.replace("User=headstart", "User=root"))
+        done = subprocess.run(["systemd-analyze", "verify", str(file)], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.proto.fleet_pb2 import PullMessagesResponse, PushMessagesRequest
-from flwr.proto.message_pb2 import Message, Metadata
+from flwr.proto.message_pb2 import Message, Metadata, PullObjectResponse
 from flwr.proto.node_pb2 import Node
 from starlette.applications import Starlette
 from starlette.responses import Response
@@ -24,7 +24,7 @@ from headstart.deploy.gateway import FLEET_CALLS, HELLO, gateway
 from headstart.deploy.roster import Roster
 
 ANSWER = PullMessagesResponse(messages_list=[Message()]).SerializeToString()
-PULL, PUSH = "/v1/fleet/pull-messages", "/v1/fleet/push-messages"
+PULL, PUSH, PART = "/v1/fleet/pull-messages", "/v1/fleet/push-messages", "/v1/fleet/pull-object"
 ORDER_P384 = int("ffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973", 16)
 
 
@@ -36,12 +36,16 @@ class Behind:
         self.there = True
         self.empty = 0
         """So many calls for messages find none."""
+        self.parts = []
+        """What calls for parts of a message find, one after the other."""
 
     def client(self):
         async def answer(request):
             self.calls.append((request.url.path, dict(request.headers), await request.body()))
             self.empty -= request.url.path == PULL
             content = b"" if request.url.path == PULL and self.empty >= 0 else ANSWER
+            if request.url.path == PART and self.parts:
+                content = self.parts.pop(0)
             return Response(content, 200, {"content-type": "application/x-protobuf", "set-cookie": "no"})
 
         if not self.there:
@@ -222,6 +226,19 @@ def test_a_call_for_messages_waits_for_one_but_not_for_ever(door, monkeypatch):
     door.behind.empty = 100
     assert door.call(PULL, door.signed()).content == b""
     assert len(door.behind.calls) < 10
+
+
+def test_a_part_of_a_message_is_waited_for_if_it_is_known(door):
+    """The server sends a message first, and its parts after it."""
+    coming, here, unknown = (
+        PullObjectResponse(object_found=found, object_available=available).SerializeToString()
+        for found, available in ((True, False), (True, True), (False, False))
+    )
+    door.behind.parts = [coming, coming, here]
+    assert door.call(PART, door.signed()).content == here
+    assert len(door.behind.calls) == 3
+    door.behind.parts = [unknown, here]
+    assert door.call(PART, door.signed()).content == unknown
 
 
 def test_a_site_is_told_its_name(door):

@@ -2,16 +2,21 @@
 
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from headstart.deploy.events import Events
 from headstart.deploy.watching import EventTail, status
+from headstart.errors import UsageError
 from headstart.report import federation_table
 
 ROUND = {"bytes_up": 600, "bytes_down": 1400, "seconds": 4.5, "clients": 3, "sites": 2}
 
 
 def test_the_state_of_a_federation_is_in_its_log(tmp_path):
+    for file in ("roster.toml", "deploy.toml"):
+        (tmp_path / file).touch()
+    assert status(tmp_path).state == "not started yet"
     events = Events(tmp_path)
     for site in ("a", "b", "site-10"):
         events.tell("joined", site=site)
@@ -34,6 +39,11 @@ def test_the_state_of_a_federation_is_in_its_log(tmp_path):
     text = console.file.getvalue()
     for words in ("round 2 of 9", "1.2 kB up, 2.8 kB down", "not finite: [brackets]", "from 10.1.1.1: no key"):
         assert words in text
+
+
+def test_a_folder_without_a_server_has_no_state(tmp_path):
+    with pytest.raises(UsageError, match="is no server's folder"):
+        status(tmp_path)
 
 
 def test_a_log_is_read_as_it_grows_and_half_lines_wait(tmp_path):

@@ -1,0 +1,126 @@
+"""The messenger in front of a SuperNode of Flower's own: whose messages it carries, and whose code it runs."""
+
+import hashlib
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+import uvicorn
+from flwr.app import Context, Metadata, RecordDict
+from flwr.app.message import make_message
+from flwr.supercore.constant import TaskType
+from flwr.supercore.fab import Fab
+from flwr.supercore.inflatable.inflatable_object import get_object_tree, no_object_id_recompute
+from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.supercore.run import Run
+from flwr.supernode.main import create_app
+from flwr.supernode.nodestate import NodeStateFactory
+from flwr.supernode.start_client_internal import _insert_message
+
+from headstart.deploy.carrying import wrap
+from headstart.deploy.messages import Head, Message
+from headstart.deploy.messenger import Messenger
+from headstart.deploy.trial import free_ports
+from headstart.deploy.worker import Worker
+
+SECRET = b"between the two"
+RUN, NODE = 7, 8
+
+
+class Node:
+    """A SuperNode that has fetched messages, without a server."""
+
+    def __init__(self):
+        self.store = ObjectStoreFactory()
+        states = NodeStateFactory(objectstore_factory=self.store)
+        self.state = states.state()
+        self.state.set_node_id(NODE)
+        (self.port,) = free_ports(1)
+        config = uvicorn.Config(create_app(states, SECRET), port=self.port, log_level="warning")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run)
+
+    def __enter__(self):
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.02)
+        return self
+
+    def __exit__(self, *_):
+        self._server.should_exit = True
+        self._thread.join()
+
+    def fetch(self, content, socket, run=RUN, whole=True):
+        """Have a message of a run whose app is not one at all; its parts may never come."""
+        code = b"that nobody here has asked for"
+        app = Fab(hashlib.sha256(code).hexdigest(), code, {})
+        self.state.store_run(replace(Run.create_empty(run), fab_hash=app.hash_str, series_id=run))
+        self.state.store_fab(app)
+        context = Context(run, NODE, {"socket": str(socket)}, RecordDict(), {})
+        self.state.set_run_series_context(run, context)
+        self.state.create_task(TaskType.CLIENT_APP, run, fab_hash=app.hash_str)
+        about = Metadata(run, "", 1, NODE, "", "", time.time(), 60.0, "train")
+        message, store = make_message(about, content=wrap(content)), self.store.store()
+        if whole:
+            _insert_message(message, self.state, store)
+        else:
+            with no_object_id_recompute():
+                message.metadata.__dict__["_message_id"] = message.object_id
+                self.state.store_message(message)
+                store.preregister(run, get_object_tree(message))
+
+    def answer(self):
+        """What was brought back."""
+        for _ in range(200):
+            if found := self.state.get_messages_legacy(is_reply=True):
+                return found[0]
+            time.sleep(0.05)
+        raise AssertionError("nothing came")
+
+
+@pytest.fixture
+def node():
+    with Node() as node:
+        yield node
+
+
+def test_a_message_goes_to_the_worker_and_back_and_no_code_that_came_with_it_is_run(node, tmp_path):
+    question = Message(Head("work", "run", "digest", "site", deadline=20.0), {"hello": 1})
+    worker = Worker(tmp_path / "w.sock", lambda content: Message.unpack(content).answer({"hello": 2}).pack())
+    threading.Thread(target=worker.serve, daemon=True).start()
+    node.fetch(question.pack(), tmp_path / "w.sock")
+    messenger = Messenger(f"127.0.0.1:{node.port}", SECRET)
+    threading.Thread(target=messenger.serve, daemon=True).start()
+    reply = node.answer()
+    assert not reply.has_error()
+    store = node.store.store()
+    parts = [store.get(each.object_id) for each in _tree(store.get_object_tree(reply.metadata.message_id))]
+    assert any(part is not None and question.answer({"hello": 2}).pack() in part for part in parts)
+
+
+def _tree(tree):
+    return [tree, *(each for child in tree.children for each in _tree(child))]
+
+
+def test_whoever_does_not_know_the_secret_gets_no_message(node):
+    with pytest.raises(SystemExit, match="The SuperNode refuses"):
+        Messenger(f"127.0.0.1:{node.port}", b"a guess").serve()
+
+
+def test_a_message_whose_parts_do_not_come_holds_nobody_up(node, tmp_path):
+    """As of a server that was killed while it sent one."""
+    worker = Worker(tmp_path / "w.sock", lambda content: Message.unpack(content).answer().pack())
+    threading.Thread(target=worker.serve, daemon=True).start()
+    question = Message(Head("work", "run", "digest", "site", deadline=20.0))
+    node.fetch(question.pack(), tmp_path / "w.sock", run=1, whole=False)
+    node.fetch(question.pack(), tmp_path / "w.sock", run=2)
+    threading.Thread(target=Messenger(f"127.0.0.1:{node.port}", SECRET).serve, daemon=True).start()
+    assert node.answer().metadata.run_id == 2
+
+
+def test_a_worker_that_is_not_there_is_an_answer_too(node, tmp_path):
+    question = Message(Head("work", "run", "digest", "site", deadline=0.5))
+    node.fetch(question.pack(), tmp_path / "nobody.sock")
+    threading.Thread(target=Messenger(f"127.0.0.1:{node.port}", SECRET).serve, daemon=True).start()
+    assert not node.answer().has_error()

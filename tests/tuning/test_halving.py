@@ -25,6 +25,10 @@ class FakeTrials:
         self.rounds[list(which)] += rounds
         told(rounds * len(which))
 
+    def restart(self, place, algorithm):
+        self.rounds[place] = 0
+        self.restarted(place, float(algorithm.outer_lr))
+
     def scores(self, which, *, steps, ids, batch_size, sizes=None, told=lambda: None):
         sizes = np.zeros((len(which), 1)) if sizes is None else sizes
         self.asked.append((steps, sizes))
@@ -44,8 +48,9 @@ def searched(monkeypatch):
 
         def trials(contest, algorithms, longest):
             made["rates"] = [float(each.outer_lr) for each in algorithms]
-            made["trials"] = FakeTrials(len(algorithms), lambda trial, *at: loss(made["rates"][trial], *at))
-            return made["trials"]
+            trials = FakeTrials(len(algorithms), lambda trial, *at: loss(made["rates"][trial], *at))
+            trials.restarted = made["rates"].__setitem__
+            return trials
 
         monkeypatch.setattr(Contest, "trials", trials)
         federation = hs.data.sine(clients=8, held_out=2)
@@ -85,6 +90,17 @@ def test_a_diverging_finalist_leaves_the_choice_to_the_other(searched):
         lambda rate, round_, *way: np.nan if rate == fastest and round_ == ROUNDS else _learning(rate, round_, *way)
     )
     assert found.settings["outer_lr"] == sorted(made["rates"])[-2]
+
+
+def test_what_lies_beside_the_best_is_tried_too(searched):
+    def loss(rate, round_, size, steps):
+        return 1.0 + abs(np.log(rate / 0.5)) / (1 + round_)
+
+    found, made = searched(loss, settings=8)
+    first = made["rates"][:6]
+    nearest = min(first, key=lambda rate: abs(np.log(rate / 0.5)))
+    assert abs(np.log(found.settings["outer_lr"] / 0.5)) < abs(np.log(nearest / 0.5))
+    assert len(found.tried) == 8
 
 
 def test_where_sharing_brings_nothing_clients_adapt_as_they_would_alone(searched):

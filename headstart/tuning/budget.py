@@ -26,7 +26,9 @@ RUNS = 2.9
 LONG = 30
 """More steps of adaptation than so many are tried with a few step sizes only, the largest that are stable: with smaller
 ones, fewer steps of a larger size come as far."""
-LONG_SIZES = 4
+LONG_SIZES = 2
+FEW_SIZES = 6
+"""So many step sizes of adaptation are as good as twice as many with half the clients."""
 UNKNOWN = 20
 """Samples of a client that generates them."""
 
@@ -122,7 +124,7 @@ def adaptation_cost(federation: Federation, steps: Sequence[int], batch_size: Si
 def affordable(
     federation: Federation, ladder: Ladder, batch_size: Size, settings: int, most: float, steps_given: bool = False
 ) -> Ladder:
-    """A ladder that costs no more than ``most``: with fewer clients, then step sizes and steps, if need be.
+    """A ladder that costs no more than ``most``: with fewer step sizes, then clients, and steps at last, if need be.
 
     ``settings`` is how many it is tried on. The least that is left is one number of steps beside none, and all of those
     that somebody has given.
@@ -130,7 +132,9 @@ def affordable(
     fewest = len(ladder.steps) if steps_given else 2
     while ladder.cost(federation, batch_size) * settings > most:
         steps, sizes, clients = ladder
-        if clients > 10:
+        if sizes > FEW_SIZES:
+            ladder = ladder._replace(sizes=max(FEW_SIZES, sizes - 2))
+        elif clients > 10:
             ladder = ladder._replace(clients=clients - 1)
         elif len(steps) > max(4, fewest) or (sizes <= 3 and len(steps) > fewest):
             ladder = ladder._replace(steps=steps[:-1])

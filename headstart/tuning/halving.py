@@ -26,7 +26,7 @@ QUICK_SHARE, WHOLE_SHARE = 0.2, 0.3
 """What these may cost, as shares of a run."""
 FREE = 4e10
 """What each of these may cost in any case, as a product of gradients of single samples and parameters: some seconds."""
-LOOKS = (1 / 4, 1 / 2, 1.0)
+LOOKS = (1 / 2, 1.0)
 """When settings of the last rung are looked at, as shares of a run's rounds."""
 ATTEMPTS = 3
 """So often others take the place of settings of the last rung that have diverged by its end."""

@@ -7,7 +7,7 @@ import headstart as hs
 from headstart.metrics import Metric
 from headstart.tuning import Contest, Range, search
 from headstart.tuning.adapting import judged, step_sizes
-from headstart.tuning.budget import Ladder
+from headstart.tuning.budget import Ladder, affordable
 from headstart.tuning.choosing import Choosers
 
 RMSE = Metric("rmse", higher_is_better=False)
@@ -94,12 +94,12 @@ def test_a_diverging_finalist_leaves_the_choice_to_the_other(searched):
 
 def test_what_lies_beside_the_best_is_tried_too(searched):
     def loss(rate, round_, size, steps):
-        return 1.0 + abs(np.log(rate / 0.5)) / (1 + round_)
+        return 1.0 + abs(np.log(rate / 0.95)) / (1 + round_)
 
     found, made = searched(loss, settings=8)
     first = made["rates"][:6]
-    nearest = min(first, key=lambda rate: abs(np.log(rate / 0.5)))
-    assert abs(np.log(found.settings["outer_lr"] / 0.5)) < abs(np.log(nearest / 0.5))
+    nearest = min(first, key=lambda rate: abs(np.log(rate / 0.95)))
+    assert abs(np.log(found.settings["outer_lr"] / 0.95)) < abs(np.log(nearest / 0.95))
     assert len(found.tried) == 8
 
 
@@ -120,8 +120,8 @@ def test_many_steps_are_tried_with_the_largest_stable_sizes_alone():
     (few, all_sizes), (many, some) = trials.asked
     assert (few, many) == ((0, 1, 10), (100, 300))
     assert all_sizes is sizes
-    assert np.sort(some, axis=1).tolist() == [[0.2, 0.5, 0.7, 0.9], [0.5, 0.7, 0.9, 1.5]]
-    assert np.isinf(score.value[0, [0, 5, 6]][:, 3:]).all()
+    assert np.sort(some, axis=1).tolist() == [[0.7, 0.9], [0.9, 1.5]]
+    assert np.isinf(score.value[0, [0, 1, 2, 5, 6]][:, 3:]).all()
     assert score.value[1, 5, 4] == pytest.approx(np.sqrt(1 / (1 + 1.5 * 300)))
     assert np.isinf(score.value[:, 6, 1:]).all(), "what lets clients go astray has no score"
 
@@ -129,3 +129,13 @@ def test_many_steps_are_tried_with_the_largest_stable_sizes_alone():
 def test_given_numbers_of_steps_are_all_tried():
     assert Ladder((0, 100), 5, 5).short == (0, 100)
     assert Ladder((0, 1, 100), 5, 5).long == (100,)
+
+
+def test_a_ladder_that_costs_too_much_loses_sizes_and_clients_before_steps():
+    """Clients who share nothing need many steps, as many as they would take alone."""
+    federation, ladder = hs.data.sine(clients=8, held_out=2), Ladder((0, 1, 3, 10, 30, 100, 300), 12, 40)
+    whole = ladder.cost(federation, 10)
+    for share, sizes, steps in ((1.0, 12, 7), (0.7, 6, 7), (0.2, 6, 7), (0.02, 6, 4)):
+        found = affordable(federation, ladder, 10, 1, share * whole)
+        assert found.cost(federation, 10) <= share * whole
+        assert (found.sizes, len(found.steps)) == (sizes, steps)

@@ -21,7 +21,7 @@ from headstart.experiment.tables import LENIENT, OWN_DATA, data_section, read_ta
 from headstart.problems import Problem
 from headstart.simulate import Callback, Evaluation, Sweep, sweep
 from headstart.simulate.identity import data_digest
-from headstart.tuning import SETTINGS, SearchStopped
+from headstart.tuning import SearchStopped
 
 if TYPE_CHECKING:  # a run does without the theory, which takes a second to import
     from headstart.experiment.planning import MethodPlan, Plans, Told
@@ -243,7 +243,7 @@ class Experiment:
         self,
         over: "Mapping[str, Range | Sequence[float]] | Iterable[str]",
         how: "How" = "halving",
-        trials: int = SETTINGS,
+        trials: int = 24,
         searching: Watch = lambda told: None,
     ) -> "Tuned":
         """Try numbers for any settings of this experiment, and choose those that serve validation clients best.

@@ -58,7 +58,8 @@ class Trials:
         self._plan, self._wire = first.plan, first.wire
         self._longest = longest
         self._keys, self._evaluation_key = first.keys, first.evaluation_key
-        trials = [_trial(first, algorithm) for algorithm in algorithms]
+        self._begin = partial(_trial, first)
+        trials = [self._begin(algorithm) for algorithm in algorithms]
         self.number = len(trials)
         self.rounds = np.zeros(self.number, int)
         """How far each has come."""
@@ -96,6 +97,16 @@ class Trials:
                 pace.took(length, time.perf_counter() - began)
                 told(length * len(block))
             self.rounds[block] = end
+
+    def restart(self, place: int, algorithm: Algorithm) -> None:
+        """Put another algorithm in the place of one, before its first round."""
+
+        def put(all_: np.ndarray, new: Array) -> np.ndarray:
+            all_[place] = np.asarray(new)
+            return all_
+
+        jax.tree.map(put, self._trials, self._begin(algorithm))
+        self.rounds[place] = 0
 
     def scores(
         self,

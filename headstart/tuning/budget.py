@@ -13,18 +13,22 @@ from headstart.core import FULL, Algorithm, Size, cohort_size
 from headstart.data import Federation
 from headstart.problems import Problem
 
-__all__ = ["LONG_SIZES", "Ladder", "Rung", "adaptation_cost", "affordable", "run_cost", "rungs", "size_of"]
+__all__ = ["LONG_SIZES", "Ladder", "Rung", "adaptation_cost", "affordable", "cost_of", "run_cost", "rungs", "size_of"]
 
 SETTINGS = 18
-"""How many settings of a method are tried."""
-SHARES = ((1.0, 1 / 30), (0.28, 1 / 10), (0.11, 1.0))
-"""For every rung, which share of the settings is still there, and which share of a run's rounds it has by its end."""
-RUNS = 2.75
+"""How many settings of a method are tried, those beside the best of the first ones included."""
+BESIDE = 4
+"""How many of these are beside the best."""
+SHARES = ((1.0, 1 / 30), (0.5, 1 / 10), (0.14, 1.0))
+"""For every rung, which share of the first settings takes part, and which share of a run's rounds it has by its end."""
+RUNS = 2.9
 """All rungs together train for no more rounds than so many runs have."""
 LONG = 30
 """More steps of adaptation than so many are tried with a few step sizes only, the largest that are stable: with smaller
 ones, fewer steps of a larger size come as far."""
-LONG_SIZES = 4
+LONG_SIZES = 2
+FEW_SIZES = 6
+"""So many step sizes of adaptation are as good as twice as many with half the clients."""
 UNKNOWN = 20
 """Samples of a client that generates them."""
 
@@ -36,6 +40,8 @@ class Rung(NamedTuple):
     """How many take part."""
     rounds: int
     """How many rounds each has been trained for by its end."""
+    beside: int = 0
+    """How many of them are new, beside the best so far."""
 
 
 class Ladder(NamedTuple):
@@ -64,24 +70,32 @@ class Ladder(NamedTuple):
 
 
 def rungs(rounds: int, settings: int = SETTINGS) -> tuple[Rung, ...]:
-    """Many settings for a few rounds, the best of them for more, and the best two for all: some diverge late.
+    """Many settings for a few rounds, the best of them and others beside for more, and two for all: some diverge late.
 
-    >>> rungs(300)
-    (Rung(settings=18, rounds=10), Rung(settings=5, rounds=30), Rung(settings=2, rounds=300))
+    >>> [tuple(rung) for rung in rungs(300)]
+    [(14, 10, 0), (7, 30, 4), (2, 300, 0)]
     >>> rungs(300, settings=1)
-    (Rung(settings=1, rounds=300),)
+    (Rung(settings=1, rounds=300, beside=0),)
     """
     while True:
+        beside = min(BESIDE, settings // 4)
+        first = settings - beside
         found = [
-            Rung(max(min(settings, 2), round(settings * share)), max(1, round(rounds * length)))
-            for share, length in SHARES
+            Rung(max(min(first, 2), round(first * share)), max(1, round(rounds * length)), beside * (place == 1))
+            for place, (share, length) in enumerate(SHARES)
         ]
         kept = [rung for i, rung in enumerate(found) if i == len(found) - 1 or rung.settings > found[i + 1].settings]
-        before = [0, *(rung.rounds for rung in kept)]
-        cost = sum(rung.settings * (rung.rounds - done) for rung, done in zip(kept, before, strict=False))
-        if settings <= 2 or cost <= RUNS * rounds:
+        if settings <= 2 or cost_of(kept) <= RUNS * rounds:
             return tuple(kept)
         settings -= 1
+
+
+def cost_of(plan: Sequence[Rung]) -> int:
+    """How many rounds of single settings they are."""
+    before = [0, *(rung.rounds for rung in plan)]
+    return sum(
+        rung.settings * (rung.rounds - done) + rung.beside * done for rung, done in zip(plan, before, strict=False)
+    )
 
 
 def run_cost(algorithm: Algorithm, federation: Federation, rounds: int, cohort: float | int) -> float:
@@ -110,7 +124,7 @@ def adaptation_cost(federation: Federation, steps: Sequence[int], batch_size: Si
 def affordable(
     federation: Federation, ladder: Ladder, batch_size: Size, settings: int, most: float, steps_given: bool = False
 ) -> Ladder:
-    """A ladder that costs no more than ``most``: with fewer clients, then step sizes and steps, if need be.
+    """A ladder that costs no more than ``most``: with fewer step sizes, then clients, and steps at last, if need be.
 
     ``settings`` is how many it is tried on. The least that is left is one number of steps beside none, and all of those
     that somebody has given.
@@ -118,7 +132,9 @@ def affordable(
     fewest = len(ladder.steps) if steps_given else 2
     while ladder.cost(federation, batch_size) * settings > most:
         steps, sizes, clients = ladder
-        if clients > 10:
+        if sizes > FEW_SIZES:
+            ladder = ladder._replace(sizes=max(FEW_SIZES, sizes - 2))
+        elif clients > 10:
             ladder = ladder._replace(clients=clients - 1)
         elif len(steps) > max(4, fewest) or (sizes <= 3 and len(steps) > fewest):
             ladder = ladder._replace(steps=steps[:-1])

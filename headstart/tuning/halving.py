@@ -1,6 +1,7 @@
 """Successive halving: many settings of a method for a few rounds, the best of them for more, and how to adapt."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -10,10 +11,10 @@ from headstart.algorithms import LocalOnly
 from headstart.core import Algorithm, tree
 from headstart.tuning.adapting import judged, step_sizes
 from headstart.tuning.alone import search_alone
-from headstart.tuning.budget import SETTINGS, Ladder, affordable, run_cost, rungs, size_of
+from headstart.tuning.budget import SETTINGS, Ladder, Rung, affordable, cost_of, run_cost, rungs, size_of
 from headstart.tuning.choosing import Score, choosers, headline
 from headstart.tuning.contest import Contest, Found, Told
-from headstart.tuning.ranges import Range, spread
+from headstart.tuning.ranges import Range, around, spread
 
 __all__ = ["search"]
 
@@ -25,7 +26,7 @@ QUICK_SHARE, WHOLE_SHARE = 0.2, 0.3
 """What these may cost, as shares of a run."""
 FREE = 4e10
 """What each of these may cost in any case, as a product of gradients of single samples and parameters: some seconds."""
-LOOKS = (1 / 4, 1 / 2, 1.0)
+LOOKS = (1 / 2, 1.0)
 """When settings of the last rung are looked at, as shares of a run's rounds."""
 ATTEMPTS = 3
 """So often others take the place of settings of the last rung that have diverged by its end."""
@@ -57,17 +58,16 @@ def search(
     cost = budget or run_cost(example, contest.federation, contest.rounds, contest.cohort)
     if isinstance(example, LocalOnly):
         return search_alone(contest, method, cast(Callable[..., LocalOnly], build), ranges, 2 * cost)
-    points = spread(ranges, min(settings, _most_in_memory(contest, example))) if ranges else [{}]
-    points = points[: rungs(contest.rounds, len(points))[0].settings]
+    plan = rungs(contest.rounds, min(settings, _most_in_memory(contest, example)) if ranges else 1)
+    points = spread(ranges, plan[0].settings) if ranges else [{}]
     sizes = _Sizes(smoothness, None)
-    algorithms = [build(point) for point in points]
     if example.adapts_by is None or own_step:
         sizes = _Sizes(None, None)
     elif contest.inner_lr is not None:
-        sizes = _Sizes(None, np.full(len(points), contest.inner_lr))
+        sizes = _Sizes(None, lambda algorithm: contest.inner_lr)
     elif not free_steps:
-        sizes = _Sizes(smoothness, np.array([float(vars(each)[example.adapts_by]) for each in algorithms]))
-    return _Halving(contest, method, algorithms, points, sizes, cost).run()
+        sizes = _Sizes(smoothness, lambda algorithm: vars(algorithm)[algorithm.adapts_by])
+    return _Halving(contest, method, build, ranges, plan, points, sizes, cost).run()
 
 
 def _most_in_memory(contest: Contest, algorithm: Algorithm) -> int:
@@ -81,20 +81,20 @@ class _Sizes(NamedTuple):
     """Step sizes of adaptation that are tried: what fits the loss, and what each setting trains with or was given."""
 
     smoothness: float | None
-    own: np.ndarray | None
+    own: Callable[[Any], float | None] | None
 
     @property
     def several(self) -> bool:
         """Whether there is anything to choose."""
         return self.smoothness is not None
 
-    def of(self, which: Sequence[int], number: int) -> np.ndarray | None:
+    def of(self, algorithms: Sequence[Algorithm], number: int) -> np.ndarray | None:
         """One row per setting; ``None`` for methods that know best themselves."""
         columns = []
         if self.smoothness is not None:
-            columns.append(np.tile(step_sizes(number, self.smoothness), (len(which), 1)))
+            columns.append(np.tile(step_sizes(number, self.smoothness), (len(algorithms), 1)))
         if self.own is not None:
-            columns.append(self.own[list(which)][:, None])
+            columns.append(np.array([[self.own(each)] for each in algorithms], float))
         return np.concatenate(columns, axis=1) if columns else None
 
 
@@ -120,16 +120,21 @@ class _Halving:
         self,
         contest: Contest,
         method: str,
-        algorithms: Sequence[Algorithm],
+        build: Callable[[Mapping[str, float | int]], Algorithm],
+        ranges: Mapping[str, Range],
+        plan: Sequence[Rung],
         points: Sequence[Mapping[str, float | int]],
         sizes: _Sizes,
         cost: float,
     ):
-        self.contest, self.method, self.algorithms, self.points, self.sizes = contest, method, algorithms, points, sizes
-        self.rungs = rungs(contest.rounds, len(points))
-        lengths = np.diff([0, *(rung.rounds for rung in self.rungs)])
-        self.trials = contest.trials(self.algorithms, int(min(contest.rounds, 256)))
-        self.total = float(sum(rung.settings * length for rung, length in zip(self.rungs, lengths, strict=True)))
+        self.contest, self.method, self.build, self.sizes, self.rungs = contest, method, build, sizes, plan
+        # The shared model's steps matter most, and are varied first.
+        self.ranges = dict(sorted(ranges.items(), key=lambda item: item[0] not in OUTER))
+        self.points = list(points)
+        self.algorithms = [build(point) for point in points]
+        later = sum(rung.beside for rung in plan)
+        self.trials = contest.trials([*self.algorithms, *self.algorithms[:1] * later], int(min(contest.rounds, 256)))
+        self.total = float(cost_of(plan))
         self.done = 0.0
         self.metric = headline(contest.problem)
         least = FREE / max(1, size_of(contest.problem))
@@ -155,11 +160,11 @@ class _Halving:
         alive = list(range(len(self.points)))
         # Where sharing brings nothing, clients had best take many steps of their own from where training begins.
         begun = self._judge([0], self.whole, _Sizes(self.sizes.smoothness, None)) if self.sizes.several else []
-        for number, rung in enumerate(self.rungs[:-1]):
+        for rung, following in pairwise(self.rungs):
             self._advance(alive, rung.rounds)
             scores = self._judge(alive, self.quick, self.sizes)
-            order = sorted(scores, key=lambda each: each.best)
-            alive = sorted(each.trial for each in order[: self.rungs[number + 1].settings])
+            order = [each.trial for each in sorted(scores, key=lambda each: each.best)]
+            alive = sorted(order[: following.settings - following.beside]) + self._beside(order, following.beside)
         judged = self._to_the_end(alive)
         chosen = min(judged, key=lambda each: each.best)
         way = min([each for each in judged if each.trial == chosen.trial] + begun, key=lambda each: each.best)
@@ -171,6 +176,18 @@ class _Halving:
             score=way.best[0] * self._sign,
             tried=[self.tried[i] for i in sorted(self.tried)],
         )
+
+    def _beside(self, order: Sequence[int], number: int) -> list[int]:
+        """So many new settings beside the best that there are, before their first round."""
+        first, added = self.rungs[0].settings, list[int]()
+        for trial in order:
+            for point in around(self.ranges, self.points[trial], number, first):
+                if len(added) < number and point not in self.points and np.isfinite(self.values[trial]):
+                    added.append(len(self.points))
+                    self.points.append(point)
+                    self.algorithms.append(self.build(point))
+                    self.trials.restart(added[-1], self.algorithms[-1])
+        return added
 
     def _to_the_end(self, finalists: list[int]) -> list[_Judged]:
         """What finalists are worth, of those that have not diverged by the last round; others take their place."""
@@ -213,7 +230,10 @@ class _Halving:
 
     def _judge(self, alive: list[int], ladder: Ladder, tried: _Sizes) -> list[_Judged]:
         self._tell("adapting")
-        by, sizes = choosers(self.contest.federation, ladder.clients), tried.of(alive, ladder.sizes)
+        by, sizes = (
+            choosers(self.contest.federation, ladder.clients),
+            tried.of([self.algorithms[trial] for trial in alive], ladder.sizes),
+        )
         score = judged(
             self.trials, alive, sizes, ladder, by, self.metric, self.contest.batch_size, lambda: self._tell("adapting")
         )

@@ -9,7 +9,7 @@ import numpy as np
 from headstart.core import checks
 from headstart.errors import UsageError
 
-__all__ = ["Range", "grid", "ranges_of", "searched_settings", "spread", "trains_without_adapting"]
+__all__ = ["Range", "around", "grid", "ranges_of", "searched_settings", "spread", "trains_without_adapting"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ class Range:
             value = self.low + share * (self.high - self.low)
         value = min(max(value, self.low), self.high)
         return round(value) if self.whole else float(f"{value:.4g}")
+
+    def share(self, value: float) -> float:
+        """How far a number is on the way from the lower end to the upper one: the inverse of ``at``."""
+        low, high, place = (math.log(x) if self.log else x for x in (self.low, self.high, value))
+        return (place - low) / (high - low) if high > low else 0.0
 
 
 STEP = Range(0.01, 10.0)
@@ -101,6 +106,24 @@ def spread(ranges: Mapping[str, Range], number: int) -> list[dict[str, float | i
     return [
         {name: size.at(float(share)) for (name, size), share in zip(ranges.items(), row, strict=True)} for row in shares
     ]
+
+
+def around(
+    ranges: Mapping[str, Range], point: Mapping[str, float | int], number: int, spread_over: int
+) -> list[dict[str, float | int]]:
+    """At most so many points beside one of ``spread_over`` that cover a box, halfway to where its neighbours are.
+
+    >>> around({"outer_lr": Range(0.01, 1.0)}, {"outer_lr": 0.1}, 2, spread_over=10)
+    [{'outer_lr': 0.07943}, {'outer_lr': 0.1259}]
+    """
+    way = spread_over ** (-1 / max(len(ranges), 1)) / 2
+    found: list[dict[str, float | int]] = []
+    for name, size in ranges.items():
+        for share in (size.share(point[name]) - way, size.share(point[name]) + way):
+            beside = {**point, name: size.at(min(max(share, 0.0), 1.0))}
+            if beside != dict(point):
+                found.append(beside)
+    return found[:number]
 
 
 def grid(ranges: Mapping[str, Range], number: int) -> list[dict[str, float | int]]:

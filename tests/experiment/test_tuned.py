@@ -135,8 +135,10 @@ def test_a_baseline_that_diverges_says_so_and_ends_nothing(tmp_path):
         _experiment(settings=["algorithm.outer_lr=1e6", "train.keep=last"], tune=False).run()
 
 
-@pytest.mark.parametrize("how", ["halving", "grid", "random"])
+@pytest.mark.parametrize("how", ["halving", "grid", "random", "optuna"])
 def test_any_settings_can_be_tuned(how, tmp_path):
+    if how == "optuna":
+        pytest.importorskip("optuna")
     experiment = _experiment(tune=False, settings=["algorithm.batch_size=4"])
     over = ["algorithm.outer_lr=0.0001:1000:log", "algorithm.local_steps=1:2"]
     found = experiment.tune(over, how, trials=4)

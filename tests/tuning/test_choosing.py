@@ -23,7 +23,7 @@ from headstart.tuning import (
     smoothness,
     spread,
 )
-from headstart.tuning.budget import RUNS
+from headstart.tuning.budget import RUNS, cost_of
 from headstart.tuning.choosing import Score, score_of, steady
 
 ACCURACY = Metric("accuracy", higher_is_better=True)
@@ -112,9 +112,14 @@ def test_ranges_follow_the_scale_of_the_loss():
 @pytest.mark.parametrize("settings", [1, 2, 3, 24])
 def test_rungs_keep_the_budget(rounds, settings):
     found = rungs(rounds, settings)
-    before = [0, *(rung.rounds for rung in found)]
-    cost = sum(rung.settings * (rung.rounds - done) for rung, done in zip(found, before, strict=False))
+    trained, cost = {}, 0
+    for rung in found:  # those beside the best begin anew
+        old = dict(list(trained.items())[: rung.settings - rung.beside])
+        alive = {**old, **{(rung, i): 0 for i in range(rung.settings - len(old))}}
+        cost += sum(rung.rounds - done for done in alive.values())
+        trained = dict.fromkeys(alive, rung.rounds)
     assert cost <= max(RUNS * rounds, 2)
+    assert cost == cost_of(found)
     assert found[-1].rounds == rounds, "some settings diverge late"
     assert found[0].settings <= settings
     assert all(one.settings > two.settings and one.rounds <= two.rounds for one, two in pairwise(found))

@@ -7,7 +7,7 @@ import headstart as hs
 from headstart.metrics import Metric
 from headstart.tuning import Contest, Range, search
 from headstart.tuning.adapting import judged, step_sizes
-from headstart.tuning.budget import Ladder
+from headstart.tuning.budget import Ladder, affordable
 from headstart.tuning.choosing import Choosers
 
 RMSE = Metric("rmse", higher_is_better=False)
@@ -24,6 +24,10 @@ class FakeTrials:
     def advance(self, which, rounds, told=lambda done: None):
         self.rounds[list(which)] += rounds
         told(rounds * len(which))
+
+    def restart(self, place, algorithm):
+        self.rounds[place] = 0
+        self.restarted(place, float(algorithm.outer_lr))
 
     def scores(self, which, *, steps, ids, batch_size, sizes=None, told=lambda: None):
         sizes = np.zeros((len(which), 1)) if sizes is None else sizes
@@ -44,8 +48,9 @@ def searched(monkeypatch):
 
         def trials(contest, algorithms, longest):
             made["rates"] = [float(each.outer_lr) for each in algorithms]
-            made["trials"] = FakeTrials(len(algorithms), lambda trial, *at: loss(made["rates"][trial], *at))
-            return made["trials"]
+            trials = FakeTrials(len(algorithms), lambda trial, *at: loss(made["rates"][trial], *at))
+            trials.restarted = made["rates"].__setitem__
+            return trials
 
         monkeypatch.setattr(Contest, "trials", trials)
         federation = hs.data.sine(clients=8, held_out=2)
@@ -87,6 +92,17 @@ def test_a_diverging_finalist_leaves_the_choice_to_the_other(searched):
     assert found.settings["outer_lr"] == sorted(made["rates"])[-2]
 
 
+def test_what_lies_beside_the_best_is_tried_too(searched):
+    def loss(rate, round_, size, steps):
+        return 1.0 + abs(np.log(rate / 0.95)) / (1 + round_)
+
+    found, made = searched(loss, settings=8)
+    first = made["rates"][:6]
+    nearest = min(first, key=lambda rate: abs(np.log(rate / 0.95)))
+    assert abs(np.log(found.settings["outer_lr"] / 0.95)) < abs(np.log(nearest / 0.95))
+    assert len(found.tried) == 8
+
+
 def test_where_sharing_brings_nothing_clients_adapt_as_they_would_alone(searched):
     def loss(rate, round_, size, steps):
         return 1.0 / (1.0 + size * steps) if round_ == 0 else 2.0
@@ -104,8 +120,8 @@ def test_many_steps_are_tried_with_the_largest_stable_sizes_alone():
     (few, all_sizes), (many, some) = trials.asked
     assert (few, many) == ((0, 1, 10), (100, 300))
     assert all_sizes is sizes
-    assert np.sort(some, axis=1).tolist() == [[0.2, 0.5, 0.7, 0.9], [0.5, 0.7, 0.9, 1.5]]
-    assert np.isinf(score.value[0, [0, 5, 6]][:, 3:]).all()
+    assert np.sort(some, axis=1).tolist() == [[0.7, 0.9], [0.9, 1.5]]
+    assert np.isinf(score.value[0, [0, 1, 2, 5, 6]][:, 3:]).all()
     assert score.value[1, 5, 4] == pytest.approx(np.sqrt(1 / (1 + 1.5 * 300)))
     assert np.isinf(score.value[:, 6, 1:]).all(), "what lets clients go astray has no score"
 
@@ -113,3 +129,13 @@ def test_many_steps_are_tried_with_the_largest_stable_sizes_alone():
 def test_given_numbers_of_steps_are_all_tried():
     assert Ladder((0, 100), 5, 5).short == (0, 100)
     assert Ladder((0, 1, 100), 5, 5).long == (100,)
+
+
+def test_a_ladder_that_costs_too_much_loses_sizes_and_clients_before_steps():
+    """Clients who share nothing need many steps, as many as they would take alone."""
+    federation, ladder = hs.data.sine(clients=8, held_out=2), Ladder((0, 1, 3, 10, 30, 100, 300), 12, 40)
+    whole = ladder.cost(federation, 10)
+    for share, sizes, steps in ((1.0, 12, 7), (0.7, 6, 7), (0.2, 6, 7), (0.02, 6, 4)):
+        found = affordable(federation, ladder, 10, 1, share * whole)
+        assert found.cost(federation, 10) <= share * whole
+        assert (found.sizes, len(found.steps)) == (sizes, steps)

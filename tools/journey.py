@@ -15,6 +15,7 @@ import json
 import math
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -170,7 +171,7 @@ class Journey:
         self.commands += 1
         shown = " ".join(f"'{word}'" if " " in word else word for word in words)
         print(f"\n$ {shown}", flush=True)
-        start = time.monotonic()
+        start, before = time.monotonic(), _processor_seconds()
         arguments = [self.command, *words[1:]] if words[0] == "headstart" else list(words)
         environment = {**os.environ, "COLUMNS": str(WIDTH)}
         done = subprocess.run(
@@ -179,7 +180,7 @@ class Journey:
         seconds = time.monotonic() - start
         self.seconds += seconds
         print(done.stdout + done.stderr, end="")
-        print(f"[{seconds:.1f} s]", flush=True)
+        print(f"[{seconds:.1f} s, {_processor_seconds() - before:.1f} s of processors]", flush=True)
         self.check(done.returncode == 0, f"`{shown}` ended with {done.returncode}")
         self.check("Traceback" not in done.stdout + done.stderr, f"`{shown}` showed a traceback")
         if words[0] == "headstart" and words[1] in ("run", "adapt"):
@@ -192,6 +193,12 @@ class Journey:
         if not good:
             self.faults.append(fault)
             print(f"!! {fault}", flush=True)
+
+
+def _processor_seconds() -> float:
+    """What commands have taken of processors so far, which other people's work beside them does not change."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def walk(journey: Journey, story: Story) -> None:

@@ -88,14 +88,16 @@ class TableInputs(Inputs):
     encoding: Encoding
 
     def blocks(self, data: Any) -> Iterator[Block]:
-        source = streamed_file(Path(data), self._texts) if isinstance(data, (str, Path)) else source_of(data)
+        # Predictions stand beside the columns as they are written.
+        is_file = isinstance(data, (str, Path))
+        source = streamed_file(Path(data), self._texts, as_written=True) if is_file else source_of(data)
         start = 0
         check_columns(self.encoding, source)
         own = self._own(source) if self.encoding.per_client else None
         for batch in source.batches(source.schema.names):
             for first in range(0, len(batch), BLOCK_ROWS):
                 rows = pa.Table.from_batches([batch.slice(first, BLOCK_ROWS)])
-                part = _Part(source.name, rows, start=start)
+                part = _Part(source.name, rows, start=start, decimal=source.decimal)
                 stored = stored_rows(self.encoding, part)
                 yield Block(rows, stored if own is None else _standardised(own, stored))
                 start += len(rows)
@@ -259,6 +261,7 @@ class _Part(TableSource):
     """Some rows of a source, which know where in it they are."""
 
     start: int = 0
+    decimal: str = "."
 
     def place(self, row: int) -> str:
         return super().place(self.start + row)

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,14 +83,16 @@ def _place(out: Path | None) -> Iterator[Any]:
         return
     temporary = out.with_name(f".{out.name}.partial")
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
         yield str(temporary)
         temporary.replace(out)
     except OSError as error:
-        raise CannotWrite(
-            f"{out} cannot be written: {error.strerror or error}.", "Make room, or mend the path."
-        ) from error
+        # Arrow's errors have the system's number, and words of their own.
+        why = os.strerror(error.errno) if error.errno else error
+        raise CannotWrite(f"{out} cannot be written: {why}.", "Make room, or mend the path.") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def _plain(table: pa.Table) -> pa.Table:

@@ -4,6 +4,7 @@ A command is a function with a file of its own, which imports what it needs when
 start no JAX.
 """
 
+import os
 import sys
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from headstart.cli.reproduce import reproduce
 from headstart.cli.run import run
 from headstart.cli.tune import tune
 from headstart.cli.watch import watch
-from headstart.errors import HeadstartError, UsageError
+from headstart.errors import CannotWrite, HeadstartError, UsageError
 
 __all__ = ["app", "main"]
 
@@ -46,6 +47,11 @@ def main() -> None:
             raise
         _complain(_no_memory(error))
         sys.exit(1)
+    except OSError as error:
+        if "--debug" in sys.argv or error.errno is None:
+            raise
+        _complain(_no_file(error))
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.stderr.write("Stopped.\n")
         sys.exit(130)
@@ -56,6 +62,13 @@ def _no_memory(error: MemoryError) -> HeadstartError:
     return UsageError(
         f"This takes more memory than there is{reason}.",
         "Lower the numbers of clients, samples or units, or keep the data on disk: see `headstart data prepare`.",
+    )
+
+
+def _no_file(error: OSError) -> HeadstartError:
+    what = "A file" if error.filename is None else error.filename
+    return CannotWrite(
+        f"{what} cannot be read or written: {os.strerror(error.errno or 0)}.", "Make room, or mend the path."
     )
 
 

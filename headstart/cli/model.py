@@ -97,11 +97,12 @@ def inspect(
     """
     import headstart as hs
     from headstart.cli.terminal import console, escape, show_markdown
+    from headstart.simulate.files import write_bytes
 
     card = hs.artifact.read_card(model)
     show_markdown(card)
     if out is not None:
-        out.write_text(card, encoding="utf-8")
+        write_bytes(out, card.encode())
         console.print(f"Card: {escape(str(out))}")
 
 

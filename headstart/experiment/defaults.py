@@ -55,6 +55,7 @@ SUITING: Mapping[str, Mapping[str, Any]] = {
         "data": {"held_out": 0.3, "validation": 0.1},
         "model": {"name": "recurrent", "cell": "gru"},
         "algorithm": {"inner_lr": 0.3, "outer_lr": 1.0},
+        "train": {"rounds": 200},
         "evaluate": {"max_clients": 20, "batch_size": 20},
     },
     "omniglot": {
@@ -62,7 +63,7 @@ SUITING: Mapping[str, Mapping[str, Any]] = {
         "model": {"name": "conv", "filters": 32},
         "algorithm": {"inner_lr": 0.4, "outer_lr": 0.1, "local_steps": 5},
         "baselines": {"alone": {"name": "local-only", "own_steps": 20}},
-        "train": {"rounds": 150, "cohort": 5},
+        "train": {"rounds": 100, "cohort": 5},
         "evaluate": {"max_clients": 25, "every": 50},
     },
 }

@@ -80,3 +80,16 @@ def test_mistakes_are_one_message(headstart, path, tmp_path):  # noqa: F811
         code, _, error = headstart(command, tmp_path / "junk.safetensors", *more)
         assert code == 2
         assert "junk.safetensors" in error
+
+
+@pytest.mark.parametrize("command", ["inspect", "predict", "adapt", "export"])
+def test_where_nothing_can_be_written_is_said(headstart, command, path, table, tmp_path):  # noqa: F811
+    """A path below a file is refused by every system, and to whoever asks."""
+    out = table / "below.csv"
+    given = ["--data", table] if command in ("predict", "adapt") else []
+    more = ["--steps", 1, "--lr", 0.1] if command == "adapt" else []
+    code, _, said = headstart(command, path, *given, *more, "--out", out)
+    assert code in (1, 2)
+    assert "Traceback" not in said
+    assert "below.csv" in said.replace("\n", "")
+    assert "cannot be written" in " ".join(said.split())

@@ -1,6 +1,10 @@
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -144,3 +148,41 @@ def test_another_file_is_refused_with_a_word(tmp_path):
         hs.load(tmp_path / "nothing.safetensors")
     with pytest.raises(hs.UsageError, match="is a folder"):
         hs.load(tmp_path)
+
+
+def test_numbers_of_spreadsheets_predict_alike_and_stay_as_they_are_written(model, frame, tmp_path):
+    rows = frame.head(20)
+    sheet = rows.assign(
+        age=[f"{1000 * age:,.1f}" for age in rows["age"]],
+        size=["?" if np.isnan(size) else f"{size:.6f} " for size in rows["size"]],
+    )
+    plain = rows.assign(age=1000.0 * rows["age"])
+    sheet.to_csv(tmp_path / "sheet.csv", index=False)
+    plain.to_csv(tmp_path / "plain.csv", index=False)
+    model.predict_file(tmp_path / "sheet.csv", tmp_path / "out.csv")
+    done = pd.read_csv(tmp_path / "out.csv", dtype=str)
+    assert list(done["age"]) == list(sheet["age"])
+    np.testing.assert_allclose(
+        model.predict_proba(tmp_path / "sheet.csv"), model.predict_proba(tmp_path / "plain.csv"), atol=1e-6
+    )
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_file(path, frame, tmp_path):
+    """Of a file three times as large, no more is in memory."""
+    rows = frame.to_csv(index=False, header=False)
+    peaks = []
+    for megabytes in (60, 180):
+        table = tmp_path / "big.csv"
+        with table.open("w") as file:
+            file.write(frame.head(0).to_csv(index=False))
+            for _ in range(megabytes * 10**6 // len(rows)):
+                file.write(rows)
+        code = (
+            "import resource, sys, headstart as hs; hs.load(sys.argv[1]).predict_file(sys.argv[2], sys.argv[3]); "
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        )
+        words = [sys.executable, "-c", code, str(path), str(table), str(tmp_path / "out.csv")]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout) / 1024)
+    assert peaks[1] < peaks[0] + 60, peaks

@@ -121,7 +121,7 @@ def test_the_list_says_what_is_here(headstart, offline):
         ),
         (
             ["run", "--data", "{people}", "--label", "activity"],
-            r"which column is the client\? Say client = one of: person",
+            r"which column is the client\? Say client = one of .*--client.: person",
         ),
         (["run", "--data", "{people}", "--client", "persn", "--label", "activity"], "persn.*person"),
         (["run", "--data", "cifar10"], "cifar10.*cifar-10-python.tar.gz"),

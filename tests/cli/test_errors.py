@@ -1,5 +1,6 @@
 """A user's mistake is one clear message with the remedy, exit code 2, no traceback, and nothing overwritten."""
 
+import errno
 import os
 
 import pytest
@@ -146,3 +147,14 @@ def test_a_setting_of_another_method_is_refused_with_those_that_have_it(headstar
     assert "algorithm.keep_memory is not a setting" in err
     assert "per-fedavg takes none" in err
     assert "local-moml" in err
+
+
+def test_a_picture_that_finds_no_room_is_one_message(headstart, monkeypatch, tmp_path):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("headstart.report.show_data", full)
+    code, _, said = headstart("data", "show", "mnist-small")
+    assert code == 1
+    assert "No space left on device" in said
+    assert "Traceback" not in said

@@ -20,8 +20,10 @@ __all__ = ["CsvForm", "csv_batches", "csv_form", "first_block", "read_csv"]
 
 SAMPLE_BYTES = 2**18
 """How much of a file is looked at to find its form."""
-BLOCK_BYTES = 2**24
-"""How much of a file is read at a time when it is streamed."""
+FIRST_BYTES = 2**24
+"""How much of a file that is streamed decides what its columns hold."""
+BLOCK_BYTES = 2**21
+"""How much of it is read at a time; the reader is up to twenty blocks ahead of whoever asks for rows."""
 SEPARATORS = (",", ";", "\t", "|")
 NAMED = {";": "semicolons", "\t": "tabs", "|": "bars"}
 DECIMAL_COMMA, DECIMAL_POINT = re.compile(r"[-+]?\d+,\d+"), re.compile(r"[-+]?\d+\.\d+")
@@ -123,7 +125,8 @@ def _read(path: Path, form: CsvForm, types: Mapping[str, pa.DataType]) -> pa.Tab
 
 def first_block(path: Path, form: CsvForm) -> pa.Table:
     """The rows of the first block, which say what the columns hold."""
-    options = form.read_options(block_size=BLOCK_BYTES)
+    # Threads would read many blocks ahead, none of which is needed.
+    options = form.read_options(block_size=FIRST_BYTES, use_threads=False)
     try:
         with pa.csv.open_csv(path, options, form.parse_options(), form.convert_options()) as file:
             # A file of a header alone has no block.

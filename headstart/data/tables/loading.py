@@ -153,7 +153,7 @@ def _needed(role: str, column: str | None, path: Path) -> str:
     if column is None:
         columns = ", ".join(source_of(path).schema.names) if path.is_file() else "those of the files"
         raise UsageError(
-            f"{path}: which column is the {role}?", f"Name it with {role} = ... (--{role}), one of: {columns}."
+            f"{path}: which column is the {role}?", f"Say {role} = one of (in headstart run, --{role}): {columns}."
         )
     return column
 

@@ -44,6 +44,8 @@ class Source(ABC):
     schema: pa.Schema
     notes: tuple[str, ...] = ()
     """What a reader should know of how it was read."""
+    decimal: str = "."
+    """The decimal sign of numbers that come as texts."""
 
     @property
     @abstractmethod
@@ -115,6 +117,10 @@ class CsvSource(Source):
     notes: tuple[str, ...] = ()
     spelt: Mapping[str, Spelling] = field(default_factory=dict)
     """The columns that are texts in the file."""
+
+    @property
+    def decimal(self) -> str:  # type: ignore[override]
+        return self.form.decimal
 
     @property
     def rows(self) -> None:
@@ -254,15 +260,18 @@ def source_of(data: Any, name: str | None = None, texts: Sequence[str] = ()) -> 
     return TableSource(name or "the table", _checked(_frame(data), name or "the table"))
 
 
-def streamed_file(path: Path, texts: Sequence[str] = ()) -> Source:
-    """A table file as a source that never holds all of it; ``texts`` as in `source_of`."""
+def streamed_file(path: Path, texts: Sequence[str] = (), as_written: bool = False) -> Source:
+    """A table file as a source that never holds all of it; ``texts`` as in `source_of`.
+
+    ``as_written`` leaves numbers and dates that a CSV file spells in a way of its own as the texts that they are.
+    """
     path = _file(path)
     if ending(path) in PARQUET_ENDINGS:
         return _parquet(path)
     with readable(path):
         form = csv_form(path)
         first = _checked(first_block(path, form), str(path))
-    plain, spelt = _plainly(first, form, texts)
+    plain, spelt = (first, {}) if as_written else _plainly(first, form, texts)
     found = plain.schema
     types = dict(zip(found.names, found.types, strict=True)) | _as_texts(
         [name for name in texts if name in found.names]

@@ -54,7 +54,7 @@ def _numbers(batch: KeptBatch, column: str) -> np.ndarray:
     plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
     if is_text(plain.type):
         texts = plain.to_pylist()
-        found = {text: number_of(text) for text in set(texts) - {None}}
+        found = {text: number_of(text, batch.source.decimal) for text in set(texts) - {None}}
         wrong = next((i for i, text in enumerate(texts) if found.get(text, np.nan) is None), None)
         if wrong is None:
             return np.array([found.get(text, np.nan) for text in texts], np.float64)

@@ -41,6 +41,7 @@ def dealt(partition):
 @pytest.mark.parametrize("ending", ["csv", "parquet", "folder"])
 @pytest.mark.parametrize("order", [None, "when"])
 def test_it_is_the_table(ending, order, tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_files, "FIRST_BYTES", 2000)
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
     path = tmp_path / f"people.{ending}"
     if ending == "csv":
@@ -124,6 +125,7 @@ def test_a_failure_leaves_nothing(tmp_path):
 
 
 def test_a_text_after_the_first_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_files, "FIRST_BYTES", 500)
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 500)
     path = tmp_path / "people.csv"
     path.write_text("person,activity,speed\n" + "a,run,1\nb,sit,2\n" * 100 + "a,run,fast\n")

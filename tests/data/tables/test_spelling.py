@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headstart.data.tables import open_data, prepare, source_of, stored_rows
+from headstart.data.tables import csv_files, open_data, prepare, source_of, stored_rows
 from headstart.data.tables.reading import streamed_file
 from headstart.data.tables.spelling import number_of, spelling_notes, spelling_of
 from headstart.errors import UsageError
@@ -100,7 +100,8 @@ def test_a_frame_of_texts_is_stored_as_the_numbers_that_training_had(tmp_path):
 
 
 def test_a_spreadsheet_that_is_streamed_names_what_is_misspelt(tmp_path, monkeypatch):
-    monkeypatch.setattr("headstart.data.tables.csv_files.BLOCK_BYTES", 1024)
+    for size in ("FIRST_BYTES", "BLOCK_BYTES"):
+        monkeypatch.setattr(csv_files, size, 1024)
     path = tmp_path / "sheet.csv"
     spreadsheet(path)
     path.write_text(path.read_text().rsplit("\n", 2)[0] + '\nt1,about ten,5%,01/03/2024,"1,000"\n')

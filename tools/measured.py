@@ -27,8 +27,12 @@ CLIENTS = {
 def measured() -> str:
     """Two tables: every method on every data set, and what was run."""
     found = {name: load_comparison(FOLDER / f"{name}.json") for name in CLIENTS if (FOLDER / f"{name}.json").exists()}
+    missing = [f"`{name}`" for name in CLIENTS if name not in found]
+    note = [f"Not measured yet: {', '.join(missing)}.", ""] if missing else []
+    if not found:
+        return "\n".join(note)
     methods = list(dict.fromkeys(entry.title for comparison in found.values() for entry in comparison.entries))
-    lines = ["| | " + " | ".join(f"`{name}`, {c.metric.title}" for name, c in found.items()) + " |"]
+    lines = [*note, "| | " + " | ".join(f"`{name}`, {c.metric.title}" for name, c in found.items()) + " |"]
     lines.append("|---" * (len(found) + 1) + "|")
     columns = {name: _column(comparison) for name, comparison in found.items()}
     for method in methods:

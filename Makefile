@@ -78,7 +78,7 @@ $(VENV)/.run: pyproject.toml | $(VENV)/.pip
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.pip
-	$(BIN)/python -m pip install --quiet --editable '.[deploy,flax,plot,report,track]' --group test --group lint
+	$(BIN)/python -m pip install --quiet --editable '.[deploy,flax,plot,report,track]' --group test --group lint --group docs
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/.pip

@@ -41,7 +41,7 @@ def compare(
 
     An experiment that leaves settings to a search (``tune=True``) is searched first, with the experiment's own seed;
     ``searching`` is told how far that has come. A search looks at a part of the rounds and at one seed. So
-    smaller and larger steps than those found are then trained for all of the method's rounds with three seeds that are
+    smaller and larger steps than those found are then trained for all of the method's rounds with two seeds that are
     not compared, and validation clients choose. Every method has as many tries.
 
     >>> import headstart as hs

@@ -16,10 +16,10 @@ from headstart.tuning.choosing import score_of_table
 
 __all__ = ["REFINING_SEEDS", "Try", "best_at_length", "tries"]
 
-REFINING_SEEDS = 3
-ALONG = (1.0, 0.1, 0.3, 0.6, 3.0, 10.0)
+REFINING_SEEDS = 2
+ALONG = (1.0, 0.1, 0.3, 3.0, 10.0)
 """Multiples of the step that was found, where it is the only one of training; of equals the first is taken."""
-ACROSS = ((1.0, 1.0), (0.3, 1.0), (3.0, 1.0), (1.0, 0.3), (0.3, 0.3), (3.0, 0.3))
+ACROSS = ((1.0, 1.0), (0.3, 1.0), (1.0, 0.3), (0.3, 0.3), (3.0, 1.0))
 """The same where training also adapts: multiples of its step, and of that of adaptation."""
 STEPS = ("server_lr", "outer_lr")
 """By which the shared model moves, the first that a method has."""

@@ -72,7 +72,7 @@ def _faults(run: RunRecord, events: Sequence[Mapping[str, Any]], named: bool) ->
     faults = [event for event in events if event.get("event") in FAULTS]
     resumed = sum(event.get("event") == "resumed" for event in events)
     summary = f"{name}{closed:,} rounds were closed"
-    summary += f", and the server was resumed {resumed} times" if resumed else ""
+    summary += f", and the server was resumed {'once' if resumed == 1 else f'{resumed} times'}" if resumed else ""
     if not faults:
         return [Text(f"{summary}; no site failed.")]
     counts = Counter((str(e.get("site", "the server")), str(e["event"]), str(e.get("reason", ""))) for e in faults)

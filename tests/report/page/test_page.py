@@ -196,7 +196,7 @@ def test_faults_of_a_deployment(tmp_path):
     (run.parent / "events.jsonl").write_text(lines + '\n{"event": "left_ou')
     made = hs.report.make_report(run).document
     assert table(made, "faults").rows[0] == ["north", "left out", "came too late", "2", "1 to 4"]
-    assert "1 rounds were closed, and the server was resumed 1 times; there were 3 faults at 2 places" in words(made)
+    assert "1 rounds were closed, and the server was resumed once; there were 3 faults at 2 places" in words(made)
 
 
 def test_the_page_is_one_whole_and_safe_file(run, document, tmp_path):

@@ -19,9 +19,9 @@ from headstart.report.page.ongoing import ongoing_document, record_in
 __all__ = ["Watch"]
 
 HOST = "127.0.0.1"
-GENTLE = 19
-"""How much the page gives way to training on a busy machine, where it cannot be told to use idle time alone."""
-SHARE = 0.1
+GENTLE = 10
+"""How much the page gives way to training on a busy machine."""
+SHARE = 0.03
 """Of a core's time, for making pages: a page that took long to make stays the newest one for longer."""
 FAREWELL = 12.0
 """Seconds that the page of a run which has ended is still there for a browser to have its last state."""
@@ -138,13 +138,15 @@ class Watch:
         """
         # A new interpreter: a fork of one in which JAX has threads may hang.
         context = multiprocessing.get_context("spawn")
-        ended = context.Event()
-        process = context.Process(target=_serve_aside, args=(self, ended), daemon=True)
+        # A pipe that is closed, for an event would wait for a process that was killed meanwhile.
+        listening, telling = context.Pipe(duplex=False)
+        process = context.Process(target=_serve_aside, args=(self, listening), daemon=True)
         process.start()
+        listening.close()
         try:
             yield self.address
         finally:
-            ended.set()
+            telling.close()
             process.join(FAREWELL + 3)
             if process.is_alive():
                 process.terminate()
@@ -196,9 +198,9 @@ class Watch:
         # A page of another site that has its name point here is refused.
         return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[HOST])])
 
-    def end_when(self, ended: Any) -> None:
-        """Answer no more once an event is set, and whoever looks on has the last state."""
-        ended.wait()
+    def end_when_closed(self, listening: Any) -> None:
+        """Answer no more once the other end of a pipe is closed, and whoever looks on has the last state."""
+        listening.poll(None)
         self._resting_until = 0.0
         last, until = self._recorded(), time.monotonic() + FAREWELL
         while self._made is not None and self._made[0] != last and time.monotonic() < min(until, self._asked + AWAY):
@@ -207,7 +209,7 @@ class Watch:
         self.close()
 
 
-def _serve_aside(watch: Watch, ended: Any) -> None:
+def _serve_aside(watch: Watch, listening: Any) -> None:
     """What the process of a page does: it leaves with the one that started it, however that ends."""
     if hasattr(os, "setsid"):
         os.setsid()  # Ctrl-C in the terminal is for the run
@@ -215,7 +217,7 @@ def _serve_aside(watch: Watch, ended: Any) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
-    threading.Thread(target=watch.end_when, args=(ended,), daemon=True).start()
+    threading.Thread(target=watch.end_when_closed, args=(listening,), daemon=True).start()
     watch.answer()
 
 
@@ -225,9 +227,6 @@ def _leave_with(parent: Any) -> None:
 
 
 def _give_way() -> None:
-    """Let training go first: use idle time alone, where the system has such a thing."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    except (AttributeError, OSError):
-        if hasattr(os, "nice"):
-            os.nice(GENTLE)
+    """Let training go first, yet have a share of a busy machine: with idle time alone a page would starve."""
+    if hasattr(os, "nice"):
+        os.nice(GENTLE)

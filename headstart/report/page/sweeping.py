@@ -53,8 +53,10 @@ def sweep_document(path: Path) -> Document:
 
 
 def _headline(table: pa.Table) -> Metric:
+    """The first metric of the catalogue that was measured, for a table has its columns by name; else one's own."""
     names = [name for name in table.column_names if name not in NOT_METRICS and not name.startswith(MEASURED)]
-    chosen = next((name for name in names if name != LOSS.name), LOSS.name)
+    listed = [name for name in [*METRICS, *names] if name in names and name != LOSS.name]
+    chosen = listed[0] if listed else LOSS.name
     return METRICS.get(chosen, Metric(chosen))
 
 

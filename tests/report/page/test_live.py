@@ -1,6 +1,7 @@
 """The page of a run that goes on: behind its token, on this machine, and up to date."""
 
 import json
+import multiprocessing
 import shutil
 import threading
 import time
@@ -55,7 +56,7 @@ def watch(run: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[hs.report.Watc
 def get(address: str, host: str | None = None) -> tuple[int, str]:
     request = urllib.request.Request(address, headers={} if host is None else {"Host": host})
     try:
-        with urllib.request.urlopen(request) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, ""
@@ -162,8 +163,7 @@ def test_a_sweep_is_shown_from_its_checkpoints(tmp_path):
     )  # fmt: skip
     document = ongoing_document([tmp_path / "sweep"])
     (table,) = document.tables()
-    metric = done.evaluated.values.keys() - {"loss"}
-    means = done.evaluated.mean(metric.pop() if metric else "loss", 1, "new")[-1].reshape(2, 2).mean(axis=1)
+    means = done.evaluated.mean("rmse", 1, "new")[-1].reshape(2, 2).mean(axis=1)
     order = means.argsort()
     assert [row[0] for row in table.rows] == [f"algorithm {i}" for i in order]
     assert [float(row[1]) for row in table.rows] == pytest.approx(means[order], rel=1e-2)
@@ -181,6 +181,13 @@ def test_the_page_of_a_run_is_a_process_that_ends_with_it(run):
         assert "40 of 50" in shown
     with pytest.raises(urllib.error.URLError):
         get(address)
+
+
+def test_a_run_whose_page_was_killed_ends_all_the_same(run):
+    with hs.report.Watch([run]).aside():
+        (page,) = multiprocessing.active_children()
+        page.kill()
+        page.join()
 
 
 def test_a_browser_is_renewed(run, watch):

@@ -18,6 +18,7 @@ from headstart.errors import UsageError
 __all__ = ["Federation", "add", "init", "revoke"]
 
 SITE_PORT = 9094
+LOOPBACK = ("localhost", "127.0.0.1")
 SERVER_NOTE = """\
 # How this federation is run. What it trains is in experiment.toml; who belongs to it is in roster.toml.
 # quorum = 0.5           # the share of a cohort's clients, or their number, whose updates a round needs
@@ -51,7 +52,7 @@ def init(
     *,
     host: str = "localhost",
     port: int = 9092,
-    listen: str = "0.0.0.0",
+    listen: str | None = None,
     superlink_port: int | None = None,
     first_site_port: int | None = None,
     settings: Iterable[str] = (),
@@ -62,9 +63,9 @@ def init(
 
     ``experiment`` is the TOML file, or the record of a run, that says what is trained; ``settings`` change it as on
     the command line. ``sites`` are names, or how many there are. Sites reach the server at ``host`` and ``port``; the
-    gateway listens on the interface ``listen``. With ``split``, the data of the experiment is dealt out to the sites'
-    folders, for a trial on one machine; SuperNodes then have ports of their own, from ``first_site_port``. ``deploy``
-    are settings for deploy.toml.
+    gateway listens on the interface ``listen``: on all of them, or on loopback where the host is this machine. With
+    ``split``, the data of the experiment is dealt out to the sites' folders, for a trial on one machine; SuperNodes
+    then have ports of their own, from ``first_site_port``. ``deploy`` are settings for deploy.toml.
     """
     root = Path(folder)
     names = [f"site-{i + 1}" for i in range(sites)] if isinstance(sites, int) else list(sites)
@@ -79,6 +80,7 @@ def init(
 
             placed = deal_out_files(tables["data"], folders)
         certificate = [host]
+        listen = listen or ("127.0.0.1" if host in LOOPBACK else "0.0.0.0")
         door = Door(listen, port, port + 1 if superlink_port is None else superlink_port, tuple(certificate))
         _make_server(server, {**tables, "data": {**tables["data"], **placed[names[0]]}}, door, deploy or {})
         roster = Roster({})

@@ -63,6 +63,12 @@ def test_init_makes_folders_that_only_their_owners_can_read(tmp_path, experiment
     assert f"deploy site {made.sites['south'].resolve()}" in unit
 
 
+@pytest.mark.parametrize(("host", "interface"), [("localhost", "127.0.0.1"), ("fed.example.org", "0.0.0.0")])
+def test_only_a_server_that_others_reach_listens_to_them(tmp_path, experiment, host, interface):
+    made = init(tmp_path / "fed", experiment, 2, host=host)
+    assert ServerPlace(made.server).door().host == interface
+
+
 def test_a_trial_deals_whole_clients_out_in_their_order(tmp_path, experiment):
     made = init(tmp_path / "fed", experiment, 3, split=True, first_site_port=1)
     clients, rows = {}, 0

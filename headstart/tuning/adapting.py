@@ -46,7 +46,7 @@ def judged(
 
     first = values(ladder.short, sizes)
     calm = steady(first[LOSS.name], ladder.short)
-    found = score_of(first, by.weights, metric).only(calm)
+    found = score_of(first, by.weights, metric)._replace(resolution=by.resolution(metric)).only(calm)
     if not ladder.long:
         return found
     width = found.value.shape[1]
@@ -60,8 +60,8 @@ def judged(
     all_losses = np.concatenate([first[LOSS.name][rows, columns], more[LOSS.name]], axis=2)
     calm = steady(all_losses, ladder.steps)[..., len(ladder.short) :]
     late = score_of(more, by.weights, metric).only(calm)
-    whole = [np.full((len(which), width, len(ladder.steps)), np.inf) for _ in found]
-    for part, early, of_columns in zip(whole, found, late, strict=True):
+    whole = [np.full((len(which), width, len(ladder.steps)), np.inf) for _ in range(2)]
+    for part, early, of_columns in zip(whole, found[:2], late[:2], strict=True):
         part[..., : len(ladder.short)] = early
         part[rows, columns, len(ladder.short) :] = of_columns
-    return Score(*whole)
+    return Score(whole[0], whole[1], found.resolution)

@@ -13,7 +13,7 @@ from headstart.tuning.ranges import Range, grid
 
 __all__ = ["search_alone"]
 
-LADDER = Ladder((0, 10, 30, 100, 300), 12, 40)
+LADDER = Ladder((0, 10, 30, 100, 300), 12, 200)
 """Numbers of steps; none, for comparison."""
 OWN_STEPS = "own_steps"
 FREE = 4e10

@@ -130,6 +130,9 @@ def affordable(
     that somebody has given.
     """
     fewest = len(ladder.steps) if steps_given else 2
+    tested = federation.tasks or federation
+    if not tested.endless:
+        ladder = ladder._replace(clients=min(ladder.clients, max(tested.trained, tested.validation)))
     while ladder.cost(federation, batch_size) * settings > most:
         steps, sizes, clients = ladder
         if sizes > FEW_SIZES:

@@ -1,6 +1,7 @@
 """By whom settings are chosen: validation clients, and what counts as better for them."""
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +16,14 @@ __all__ = ["ENOUGH", "Choosers", "Score", "choosers", "headline", "score_of", "s
 ENOUGH = 10
 """So many validation clients decide alone. Where there are fewer, training clients, scored on rows that they do not
 train on, count for the rest."""
-MOST = 40
+MOST = 200
 """The most clients of a group that a search looks at."""
 
 
-ASTRAY = 3.0
-"""A loss so many times that of the shared model, or of the mean client's with it, has gone astray."""
+ASTRAY, FAR = 3.0, 30.0
+"""A loss so many times that of the shared model, or of the mean client's with it, has gone astray, or far astray."""
+SOME = 0.05
+"""Of so many clients, a loss may rise for other reasons: a few rows that are not like the rest."""
 
 
 class Choosers(NamedTuple):
@@ -29,6 +32,12 @@ class Choosers(NamedTuple):
     ids: np.ndarray
     weights: np.ndarray
     """How much each counts; they sum to 1."""
+    rows: float = math.inf
+    """On how many rows they are scored together."""
+
+    def resolution(self, metric: Metric) -> float:
+        """Differences of a metric below this say nothing: half a standard error of a share, none of other metrics."""
+        return 0.25 / math.sqrt(self.rows) if metric.higher_is_better else 0.0
 
 
 class Score(NamedTuple):
@@ -38,20 +47,25 @@ class Score(NamedTuple):
     """The mean of the headline metric over the clients that choose, with a minus where more is better."""
     loss: np.ndarray
     """Their mean loss, which decides between equal values."""
+    resolution: float = 0.0
+    """Values that differ by less are equal."""
 
     def only(self, allowed: np.ndarray) -> "Score":
         """The same with all that is not allowed as if it had diverged."""
-        return Score(np.where(allowed, self.value, np.inf), np.where(allowed, self.loss, np.inf))
+        return Score(np.where(allowed, self.value, np.inf), np.where(allowed, self.loss, np.inf), self.resolution)
+
+    def at(self, place: Any) -> "Score":
+        """A part of it."""
+        return Score(self.value[place], self.loss[place], self.resolution)
+
+    @property
+    def compared(self) -> np.ndarray:
+        """Values as they are compared."""
+        return np.round(self.value / self.resolution) if self.resolution else self.value
 
     def order(self) -> np.ndarray:
         """All places from the best to the worst; of equal ones the first comes first."""
-        return np.lexsort((np.arange(self.value.size), self.loss.ravel(), self.value.ravel()))
-
-    def of_each(self) -> "Score":
-        """The best along all axes but the first."""
-        flat = Score(*(part.reshape(len(part), -1) for part in self))
-        value = flat.value.min(axis=1)
-        return Score(value, np.where(flat.value == value[:, None], flat.loss, np.inf).min(axis=1))
+        return np.lexsort((np.arange(self.value.size), self.loss.ravel(), self.compared.ravel()))
 
     def best(self) -> tuple[int, ...]:
         """The place of the best."""
@@ -71,7 +85,9 @@ def choosers(federation: Federation, most: int = MOST) -> Choosers:
     share = _validation_share(len(validation))
     weights = [np.full(len(ids), part / max(len(ids), 1)) for ids, part in ((trained, 1 - share), (validation, share))]
     ids = [ids for ids, part in ((trained, 1 - share), (validation, share)) if part > 0]
-    return Choosers(np.concatenate(ids), np.concatenate([w for w in weights if w.sum() > 0]))
+    chosen = np.concatenate(ids)
+    rows = math.inf if tested.counts is None else float(tested.counts["query"][chosen].sum())
+    return Choosers(chosen, np.concatenate([w for w in weights if w.sum() > 0]), rows)
 
 
 def score_of(values: dict[str, np.ndarray], weights: np.ndarray, metric: Metric) -> Score:
@@ -94,10 +110,11 @@ def score_of(values: dict[str, np.ndarray], weights: np.ndarray, metric: Metric)
 
 
 def steady(losses: np.ndarray, steps: tuple[int, ...]) -> np.ndarray:
-    """Which ways to adapt have let no client go astray on the way; losses are over (..., number of steps, client).
+    """Which ways to adapt have let hardly any client go astray on the way, and none far.
 
-    What comes out well after steps that went astray, from a step size at the edge of stability, may not do so for
-    other clients. Where the shared model itself is not among what was tried, there is nothing to compare with.
+    Losses are over (..., number of steps, client). What comes out well after steps that went astray, from a step size
+    at the edge of stability, may not do so for other clients. Where the shared model itself is not among what was
+    tried, there is nothing to compare with.
     """
     if steps[0] != 0 or len(steps) == 1:
         return np.ones(losses.shape[:-1], bool)
@@ -105,7 +122,8 @@ def steady(losses: np.ndarray, steps: tuple[int, ...]) -> np.ndarray:
     usual = np.maximum(begun, begun.mean(axis=-1, keepdims=True))
     furthest = np.maximum.accumulate(np.nan_to_num(losses, nan=np.inf, posinf=np.inf), axis=-2)
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.asarray((furthest <= ASTRAY * usual).all(axis=-1))
+        astray, far = (~(furthest <= factor * usual) for factor in (ASTRAY, FAR))
+    return np.asarray((astray.mean(axis=-1) <= SOME) & ~far.any(axis=-1))
 
 
 def score_of_table(table: pa.Table, problem: Problem, steps: int) -> Score:

@@ -18,9 +18,9 @@ from headstart.tuning.ranges import Range, around, spread
 
 __all__ = ["search"]
 
-QUICK = Ladder((0, 1, 10, 30), 3, 20)
+QUICK = Ladder((0, 1, 10, 30), 3, 100)
 """How settings are judged on the way."""
-WHOLE = Ladder((0, 1, 3, 10, 30, 100, 300), 12, 40)
+WHOLE = Ladder((0, 1, 3, 10, 30, 100, 300), 12, 200)
 """How to adapt is chosen from these, with the settings of the last rung."""
 QUICK_SHARE, WHOLE_SHARE = 0.2, 0.3
 """What these may cost, as shares of a run."""
@@ -107,10 +107,15 @@ class _Judged(NamedTuple):
     sizes: np.ndarray | None
 
     @property
-    def best(self) -> tuple[float, float]:
-        """The value and the loss of the best way."""
+    def value(self) -> float:
+        """The score of the best way."""
+        return float(self.score.value[self.score.best()])
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """What it is compared by: the best is least."""
         place = self.score.best()
-        return float(self.score.value[place]), float(self.score.loss[place])
+        return float(self.score.compared[place]), float(self.score.loss[place])
 
 
 class _Halving:
@@ -163,17 +168,17 @@ class _Halving:
         for rung, following in pairwise(self.rungs):
             self._advance(alive, rung.rounds)
             scores = self._judge(alive, self.quick, self.sizes)
-            order = [each.trial for each in sorted(scores, key=lambda each: each.best)]
+            order = [each.trial for each in sorted(scores, key=lambda each: each.rank)]
             alive = sorted(order[: following.settings - following.beside]) + self._beside(order, following.beside)
         judged = self._to_the_end(alive)
-        chosen = min(judged, key=lambda each: each.best)
-        way = min([each for each in judged if each.trial == chosen.trial] + begun, key=lambda each: each.best)
+        chosen = min(judged, key=lambda each: each.rank)
+        way = min([each for each in judged if each.trial == chosen.trial] + begun, key=lambda each: each.rank)
         size, steps = way.score.best()
         return Found(
             settings=dict(self.points[chosen.trial]),
             steps=self.whole.steps[steps],
             inner_lr=None if way.sizes is None else float(f"{way.sizes[size]:.4g}"),
-            score=way.best[0] * self._sign,
+            score=way.value * self._sign,
             tried=[self.tried[i] for i in sorted(self.tried)],
         )
 
@@ -199,7 +204,7 @@ class _Halving:
                 if self._advance(finalists, max(1, round(share * rounds))):
                     judged += self._judge(finalists, self.whole, self.sizes)
             looked += judged
-            lasting = {each.trial for each in judged[-len(finalists) :] if np.isfinite(each.best[0])}
+            lasting = {each.trial for each in judged[-len(finalists) :] if np.isfinite(each.value)}
             if lasting:
                 return [each for each in judged if each.trial in lasting]
             waiting = self._gentler(waiting, finalists)
@@ -240,8 +245,8 @@ class _Halving:
         found = []
         for place, trial in enumerate(alive):
             own = None if sizes is None else sizes[place]
-            found.append(_Judged(trial, Score(score.value[place], score.loss[place]), own))
-            value, rounds = found[-1].best[0], int(self.trials.rounds[trial])
+            found.append(_Judged(trial, score.at(place), own))
+            value, rounds = found[-1].value, int(self.trials.rounds[trial])
             if rounds:
                 self.values[trial] = value
                 shown = value * self._sign if np.isfinite(value) else None

@@ -133,7 +133,7 @@ def test_given_numbers_of_steps_are_all_tried():
 
 def test_a_ladder_that_costs_too_much_loses_sizes_and_clients_before_steps():
     """Clients who share nothing need many steps, as many as they would take alone."""
-    federation, ladder = hs.data.sine(clients=8, held_out=2), Ladder((0, 1, 3, 10, 30, 100, 300), 12, 40)
+    federation, ladder = hs.data.sine(clients=50, held_out=2), Ladder((0, 1, 3, 10, 30, 100, 300), 12, 40)
     whole = ladder.cost(federation, 10)
     for share, sizes, steps in ((1.0, 12, 7), (0.7, 6, 7), (0.2, 6, 7), (0.02, 6, 4)):
         found = affordable(federation, ladder, 10, 1, share * whole)

@@ -23,7 +23,7 @@ SAMPLE_BYTES = 2**18
 FIRST_BYTES = 2**24
 """How much of a file that is streamed decides what its columns hold."""
 BLOCK_BYTES = 2**21
-"""How much of it is read at a time; the reader is up to twenty blocks ahead of whoever asks for rows."""
+"""How much of it is read at a time; the reader is some thirty blocks ahead of whoever asks for rows."""
 SEPARATORS = (",", ";", "\t", "|")
 NAMED = {";": "semicolons", "\t": "tabs", "|": "bars"}
 DECIMAL_COMMA, DECIMAL_POINT = re.compile(r"[-+]?\d+,\d+"), re.compile(r"[-+]?\d+\.\d+")
@@ -125,10 +125,13 @@ def _read(path: Path, form: CsvForm, types: Mapping[str, pa.DataType]) -> pa.Tab
 
 def first_block(path: Path, form: CsvForm) -> pa.Table:
     """The rows of the first block, which say what the columns hold."""
-    # Threads would read many blocks ahead, none of which is needed.
+    # A reader of the file itself would have fetched many such blocks by the time that the first is there. One byte more
+    # lets it know that the block is not the last, so that it ends with a whole row.
+    with pa.input_stream(path, compression="detect") as stream:
+        head = stream.read(FIRST_BYTES + 1)
     options = form.read_options(block_size=FIRST_BYTES, use_threads=False)
     try:
-        with pa.csv.open_csv(path, options, form.parse_options(), form.convert_options()) as file:
+        with pa.csv.open_csv(pa.BufferReader(head), options, form.parse_options(), form.convert_options()) as file:
             # A file of a header alone has no block.
             return pa.Table.from_batches(list(itertools.islice(file, 1)), file.schema)
     except pa.ArrowInvalid as error:

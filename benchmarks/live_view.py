@@ -7,6 +7,8 @@ asks as the page's script does, every three seconds, and fetches each new page. 
 the page open instead, which draws it too, on the same cores.
 """
 
+import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -57,8 +59,8 @@ def experiment(rounds: int) -> hs.Experiment:
 
 def poll(address: str) -> None:
     """What the page's script does, without drawing; prints how many pages came."""
-    pages, seen = 0, None
-    while True:
+    pages, seen, parent = 0, None, os.getppid()
+    while os.getppid() == parent:
         try:
             with urllib.request.urlopen(address.replace("/page", "/version")) as answer:
                 version = answer.read()
@@ -100,8 +102,19 @@ def looking(address: str, browser: bool) -> Iterator[None]:
         looking.process = process  # type: ignore[attr-defined]
 
 
-def run(rounds: int, watched: bool, browser: bool) -> tuple[float, int]:
-    """Rounds per second, and pages that were fetched."""
+def run(rounds: int, watched: bool, browser: bool) -> tuple[float, int, float]:
+    """Rounds per second, pages that were fetched, and the share of a core that the page's processes took."""
+    began, children = time.perf_counter(), _children_seconds()
+    rate, pages = _run(rounds, watched, browser)
+    return rate, pages, (_children_seconds() - children) / (time.perf_counter() - began)
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _run(rounds: int, watched: bool, browser: bool) -> tuple[float, int]:
     with tempfile.TemporaryDirectory() as folder:
         clock, where = Clock(), Path(folder) / "run"
         if not watched:
@@ -124,22 +137,25 @@ def main() -> None:
     given = options.parse_args()
     if given.poll:
         return poll(given.poll)
-    speed, _ = run(1000, False, False)
+    speed, _, _ = run(1000, False, False)
     rounds = int(speed * given.seconds)
     print(f"alone, to begin with: {speed:.0f} rounds/s; runs have {rounds} rounds")
     rates: dict[bool, list[float]] = {False: [], True: []}
-    pages = []
+    pages, shares = [], []
     for _ in range(given.repeats):
         for watched in (False, True):
-            rate, fetched = run(rounds, watched, given.browser)
+            rate, fetched, share = run(rounds, watched, given.browser)
             rates[watched].append(rate)
-            pages += [fetched] if watched else []
+            if watched:
+                pages.append(fetched)
+                shares.append(share)
     alone, followed = (float(np.median(rates[side])) for side in (False, True))
     pairs = [1 - with_page / without for without, with_page in zip(rates[False], rates[True], strict=True)]
     slower = float(np.median(pairs))
     print("alone    ", " ".join(f"{rate:.1f}" for rate in rates[False]), f"median {alone:.1f} rounds/s")
     print("followed ", " ".join(f"{rate:.1f}" for rate in rates[True]), f"median {followed:.1f} rounds/s")
     print(f"slower by {slower:+.2%} (median of {given.repeats} pairs, from {min(pairs):+.2%} to {max(pairs):+.2%})")
+    print(f"the page, its start and what looks at it took {np.median(shares):.1%} of a core's time")
     if not given.browser:
         print(f"pages fetched in a run: {pages}")
     print(f"bar: {RATE} rounds/s or more, slower by at most {BAR:.0%}: {'met' if slower <= BAR else 'MISSED'}")

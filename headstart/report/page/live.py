@@ -20,7 +20,7 @@ __all__ = ["Watch"]
 
 HOST = "127.0.0.1"
 GENTLE = 10
-"""How much the page gives way to training on a busy machine."""
+"""How much the page gives way to training on a busy machine: more, and it would never be made there."""
 SHARE = 0.03
 """Of a core's time, for making pages: a page that took long to make stays the newest one for longer."""
 FAREWELL = 12.0
@@ -126,13 +126,13 @@ class Watch:
             return self._made[1]
 
     def serve(self) -> None:
-        """Answer until `close` is called, or Ctrl-C is pressed, at the lowest priority."""
+        """Answer until `close` is called, or Ctrl-C is pressed, at a low priority."""
         _give_way()
         self.answer()
 
     @contextmanager
     def aside(self) -> Iterator[str]:
-        """Serve from a process of its own while the block runs, at the lowest priority; the block is given the address.
+        """Serve from a process of its own while the block runs, at a low priority; the block is given the address.
 
         When it ends, a browser that looks on is given its last state first.
         """
@@ -227,6 +227,6 @@ def _leave_with(parent: Any) -> None:
 
 
 def _give_way() -> None:
-    """Let training go first, yet have a share of a busy machine: with idle time alone a page would starve."""
+    """Let training go first."""
     if hasattr(os, "nice"):
         os.nice(GENTLE)

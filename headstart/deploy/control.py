@@ -84,6 +84,12 @@ class SuperLink:
         status = runs[run].status
         return f"{status.sub_status} {status.details}".strip() if status.status == "finished" else None
 
+    def stop_all(self) -> None:
+        """End what is left of a server that was killed, so that no node waits for the rest of its messages."""
+        runs = _asked(lambda: self._client.ListRuns(ListRunsRequest())).run_dict
+        for run in (number for number, about in runs.items() if about.status.status != "finished"):
+            self.stop(run)
+
     def stop(self, run: int) -> None:
         """End a run, whether or not its process is alive."""
         _asked(lambda: self._client.StopRun(StopRunRequest(run_id=run)))

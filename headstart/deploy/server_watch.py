@@ -122,6 +122,7 @@ class ServerWatch:
         if self._run is None:
             if now >= self._due:
                 _end_training(self.place.pid)
+                self._link.stop_all()
                 events = EventTail(self.place.folder, at_end=True)
                 number = self._link.start(self.place.app, {"folder": str(self.place.folder)})
                 self._run = _Run(number, events, starts)

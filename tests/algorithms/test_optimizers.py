@@ -13,6 +13,7 @@ import headstart as hs
 from headstart.core import Shapes, WithOptimizer
 from headstart.errors import UsageError
 from headstart.simulate import Simulation
+from headstart.simulate.rounds import draw_cohorts, run_chunk
 from tests import toy
 from tests.algorithms import reference
 from tests.algorithms.contract import CONTRACT, setting
@@ -141,15 +142,31 @@ def test_keeping_the_state_of_no_optimiser_is_refused():
 
 
 # A model's type stays what it is, whatever that of step sizes and schedules.
+def of_precision(name, precision):
+    params = jax.tree.map(lambda leaf: leaf.astype(precision), toy.start())
+    return Simulation(CONTRACT[name], *setting(name), cohort=1.0 if CONTRACT[name].needs_everyone else 3, params=params)
+
+
 @pytest.mark.parametrize("name", [n for n in CONTRACT if n != "protonet"])
-@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow), "float32"])
+@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_models_of_any_precision_train(name, precision):
-    with jax.enable_x64(precision == "float32"):
-        params = jax.tree.map(lambda leaf: leaf.astype(precision), toy.start())
-        cohort = 1.0 if CONTRACT[name].needs_everyone else 3
-        sim = Simulation(CONTRACT[name], *setting(name), cohort=cohort, params=params)
-        before = Shapes.of(sim.state)
-        history = sim.advance(2)
-        assert Shapes.of(sim.state) == before
-        assert np.isfinite(history["loss"].to_numpy()).all()
-        assert {leaf.dtype for leaf in jax.tree.leaves(sim.state.server.params)} == {jnp.dtype(precision)}
+    sim = of_precision(name, precision)
+    before = Shapes.of(sim.state)
+    history = sim.advance(2)
+    assert Shapes.of(sim.state) == before
+    assert np.isfinite(history["loss"].to_numpy()).all()
+    assert {leaf.dtype for leaf in jax.tree.leaves(sim.state.server.params)} == {jnp.dtype(precision)}
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", [n for n in CONTRACT if n != "protonet"])
+def test_single_precision_stays_so_where_double_is_the_default(name):
+    """Types are known once a round is traced, and need no compiling."""
+    sim, first = of_precision(name, "float32"), jnp.asarray(0, jnp.int32)
+    cohorts = draw_cohorts(sim.plan, sim.keys, first, 2)
+    state, _ = run_chunk.eval_shape(
+        sim.problem, sim.plan, sim.algorithm, None, sim.federation.clients, sim.state, sim.keys, cohorts, first,
+        jnp.asarray(2, jnp.int32),
+    )  # fmt: skip
+    assert Shapes.of(state) == Shapes.of(sim.state)
+    assert {leaf.dtype for leaf in jax.tree.leaves(state.server.params)} == {jnp.dtype("float32")}

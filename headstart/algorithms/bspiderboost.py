@@ -70,19 +70,21 @@ class BSpiderBoost(Algorithm):
     with :math:`\hat\nabla F_i(w; S) = (I - \alpha \nabla^2 \mathcal L_i(w, S_2))
     \nabla \mathcal L_i(w - \alpha \nabla \mathcal L_i(w, S_1), S_3)`. Both gradients of a difference see the same
     tasks and the same samples S = (S_1, S_2, S_3). A client is a task and a round is one step. ``period = 1`` is MAML
-    with large batches.
+    with large batches. With ``large_cohorts`` above one a large batch is one of tasks, too: the mean over the cohorts
+    of so many rounds, through which the model waits.
 
     Symbols: ``inner_lr`` alpha, ``outer_lr`` eta, ``period`` q, ``batch_size`` samples of each of S_1, S_2 and S_3,
-    ``large_batch_size`` the same in a round that recomputes.
+    ``large_batch_size`` the same in a round that recomputes, ``large_cohorts`` times the cohort the tasks of a large
+    batch.
 
     Hu, Zhang, Chen and He 2020, Algorithm 2.
 
     >>> BSpiderBoost(period=2, batch_size=1, large_batch_size=10).cost()
     Cost(gradients=3.0, products=1.5, batches={10: 1.5, 1: 1.5})
 
-    Deviations: the paper's large batch is one of tasks; a cohort here always has the same number of tasks, and the
-    large batch is one of samples of each. ``cost`` is the mean over a period. A ``server_optimizer``, given v, takes
-    the place of ``outer_lr``.
+    Deviations: the paper draws a large batch of tasks at once; a cohort here always has as many, so that a large one is
+    collected over rounds, and a task may come in two of them. ``cost`` is the mean over a period. A
+    ``server_optimizer``, given v, takes the place of ``outer_lr``.
     """
 
     inner_lr: Array | float = 0.01
@@ -91,6 +93,7 @@ class BSpiderBoost(Algorithm):
     curvature: Curvature = eqx.field(converter=as_curvature, default_factory=Exact)
     batch_size: Size = eqx.field(static=True, default=10)
     large_batch_size: Size = eqx.field(static=True, default=40)
+    large_cohorts: int = eqx.field(static=True, default=1)
     server_optimizer: Optimizer | None = eqx.field(converter=as_optimizer, default=None)
 
     traces_steps: ClassVar[bool] = True
@@ -100,6 +103,7 @@ class BSpiderBoost(Algorithm):
         checks.whole("period", self.period, 1)
         check_size("batch_size", self.batch_size)
         check_size("large_batch_size", self.large_batch_size)
+        checks.whole("large_cohorts", self.large_cohorts, 1)
         _ = self.adaptation
 
     @property
@@ -121,7 +125,7 @@ class BSpiderBoost(Algorithm):
         return ()
 
     def broadcast(self, server: BSpiderBoostServer, key: Array) -> BSpiderBoostDown:
-        return BSpiderBoostDown(server.params, server.previous, self._is_large(server))
+        return BSpiderBoostDown(server.params, server.previous, self._place(server) < self.large_cohorts)
 
     def client_update(
         self, loss: Loss, down: BSpiderBoostDown, state: Any, client: ClientSamples, key: Array
@@ -145,9 +149,20 @@ class BSpiderBoost(Algorithm):
         return ClientResult(state, sent, {"loss": value})
 
     def server_update(self, server: BSpiderBoostServer, mean_up: Params) -> BSpiderBoostServer:
-        large, eta = self._is_large(server), step_size_at(self.outer_lr, server.round)
-        gradient = jax.tree.map(lambda v, sent: jnp.where(large, sent, v + sent), server.gradient, mean_up)
+        place, eta = self._place(server), step_size_at(self.outer_lr, server.round)
+
+        def corrected(v: Array, sent: Array) -> Array:
+            before = place.astype(v.dtype)  # cohorts of a large batch that have come before this one
+            mean = jnp.where(place == 0, sent, (before * v + sent) / (before + 1))
+            return jnp.where(place < self.large_cohorts, mean, v + sent)
+
+        gradient = jax.tree.map(corrected, server.gradient, mean_up)
         params, optimizer = server_step(self.server_optimizer, server.params, gradient, eta, server.optimizer)
+        if self.large_cohorts > 1:
+            waits = place < self.large_cohorts - 1
+            params, optimizer = jax.tree.map(
+                lambda new, old: jnp.where(waits, old, new), (params, optimizer), (server.params, server.optimizer)
+            )
         return BSpiderBoostServer(params, server.round + 1, server.params, gradient, optimizer)
 
     def personalize(
@@ -158,13 +173,19 @@ class BSpiderBoost(Algorithm):
     def cost(self) -> Cost:
         gradients = 2 + self.curvature.gradients
         batches = dict.fromkeys((self.large_batch_size, self.batch_size), 0.0)
-        for size, rounds in ((self.large_batch_size, 1), (self.batch_size, self.period - 1)):
-            batches[size] += rounds * (2 + (self.curvature.looks_at == "own")) / self.period
-        visits = (1 + 2 * (self.period - 1)) / self.period
+        for size, rounds in ((self.large_batch_size, self.large_cohorts), (self.batch_size, self.period - 1)):
+            batches[size] += rounds * (2 + (self.curvature.looks_at == "own")) / self._rounds
+        visits = (self.large_cohorts + 2 * (self.period - 1)) / self._rounds
         return Cost(visits * gradients, visits * self.curvature.products, {size: n for size, n in batches.items() if n})
 
-    def _is_large(self, server: BSpiderBoostServer) -> Array:
-        return server.round % self.period == 0
+    @property
+    def _rounds(self) -> int:
+        """From one large batch to the next."""
+        return self.large_cohorts + self.period - 1
+
+    def _place(self, server: BSpiderBoostServer) -> Array:
+        """How many rounds ago the last large batch began."""
+        return server.round % self._rounds
 
     def _meta_gradient(self, loss: Loss, w: Params, episode: Episode) -> tuple[Array, Params]:
         u, trajectory = self.adaptation.run(loss, w, episode.inner)

@@ -142,7 +142,7 @@ def _mean(mean: float, score: Score) -> str:
 def verdict_lines(verdict: Verdict) -> Iterator[str]:
     """A line of a list with the verdict and what it rests on, and all comparisons where they are many."""
     claim = verdict.claim
-    whole = ", over the whole run" if claim.curve else ""
+    whole = ", over the whole run" if claim.curve else f", the last {claim.late} evaluations" if claim.late else ""
     yield bullet(f"*{verdict.label}*: {claim.text} ({claim.place}{whole}): {verdict.statistic}.{_why(verdict)}")
     if len(verdict.compared) > SHOWN:
         lines = "\n".join(bullet(f"*{single.outcome}*: {single.words}") for single in verdict.singles)

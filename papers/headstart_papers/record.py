@@ -132,6 +132,8 @@ class Claim:
     rows: tuple[str, ...]
     curve: bool = False
     """Whether the whole curve is compared (its mean over the run: who is faster), not its end."""
+    late: int = 0
+    """Over how many of the last evaluations of the curve the mean is taken, if not its end alone."""
     margin: float = 0.0
     """How much lower than ``right`` the left side of a ``>=`` may be, in the units shown."""
     main: bool = False

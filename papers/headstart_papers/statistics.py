@@ -57,28 +57,15 @@ class Estimate:
             return 0.0 if self.mean < bound else 1.0
         return float(stats.t.cdf((self.mean - bound) / self.error, self.freedom))
 
-    def count_to_decide(self, bound: float, most: int = 10_000) -> int | None:
-        """How many values it takes until the interval leaves ``bound``, if mean and spread stay.
+    def with_count(self, count: int) -> "Estimate":
+        """The same with so many values, if mean and spread stay.
 
-        ``None`` where it is more than ``most``.
-
-        >>> estimate([0.0, 2.0, 4.0]).count_to_decide(0.0)
-        7
+        >>> estimate([0.0, 2.0, 4.0]).with_count(7).low > 0 > estimate([0.0, 2.0, 4.0]).with_count(6).low
+        True
         """
-        if self.error is None or self.mean == bound:
-            return None
-        deviation, gap = self.error * math.sqrt(self.count), abs(self.mean - bound)
-        low, high = 2, most
-        if not _clears(high, deviation, gap):
-            return None
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if _clears(middle, deviation, gap) else (middle + 1, high)
-        return low
-
-
-def _clears(count: int, deviation: float, gap: float) -> bool:
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1)) * deviation / math.sqrt(count) < gap
+        if self.error is None:
+            return self
+        return _student(self.mean, self.error * math.sqrt(self.count / count), count - 1, count)
 
 
 def estimate(values: Sequence[float] | np.ndarray) -> Estimate:

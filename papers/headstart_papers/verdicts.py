@@ -1,8 +1,9 @@
 """Whether what a paper claims is what we found."""
 
+import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,12 +15,17 @@ from headstart_papers.statistics import CONTRARY, Estimate, difference, diverges
 __all__ = ["SHOWN", "Outcome", "Single", "Verdict", "judge"]
 
 Outcome = Literal["reproduced", "not reproduced", "undecided"]
+OPEN: Outcome = "undecided"
 
 SHOWN = 4
 """A verdict that rests on more comparisons shows the weakest of them only."""
 
 IN_SIZE = 0.5
 """The share of the paper's difference from which ours counts as one of its size."""
+
+
+MOST_SEEDS = 10_000
+"""More are not counted."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +61,12 @@ class Single:
             return None
         return self.difference.mean >= IN_SIZE * self.effect
 
-    @property
-    def seeds_to_decide(self) -> int | None:
-        """With how many seeds its interval would leave the bound, if mean and spread stay as they are."""
-        return None if self.difference is None else self.difference.count_to_decide(self.bound)
+    def with_seeds(self, count: int) -> "Single":
+        """The same with so many seeds, if mean and spread stay as they are."""
+        if self.difference is None or self.difference.error is None:
+            return self
+        found = self.difference.with_count(count)
+        return replace(self, difference=found, **_weighed(found, self.strict, self.bound, self.effect))
 
     def shown(self, value: "float | Estimate | None") -> str:
         """A difference with the digits that its values have."""
@@ -124,10 +132,15 @@ class Verdict:
 
     @property
     def seeds_to_decide(self) -> int | None:
-        """How many seeds would decide it, its undecided comparisons staying as they are; ``None`` where none would."""
-        counts = [single.seeds_to_decide for single in self.compared if single.outcome == "undecided"]
-        known = [count for count in counts if count is not None]
-        return max(known) if known and len(known) == len(counts) else None
+        """How many seeds would decide it, means and spreads staying as they are; ``None`` where it is very many."""
+
+        def decided(count: int) -> bool:
+            return replace(self, singles=tuple(single.with_seeds(count) for single in self.singles)).outcome != OPEN
+
+        # More seeds only widen what they decide, so that halving finds the first.
+        if not decided(MOST_SEEDS):
+            return None
+        return bisect.bisect_left(range(MOST_SEEDS), True, lo=2, key=decided)
 
     @property
     def statistic(self) -> str:
@@ -248,6 +261,8 @@ class _Pair:
         for cell in self._cells(operand):
             if self.claim.within:
                 values = _until(cell, compared, self.score.id, self.claim.curve)
+            elif self.claim.late:
+                values = cell.curve(self.score.id)[:, -self.claim.late :].mean(axis=1)
             elif self.claim.curve:
                 # Without the start, where all are alike; an evaluation stands for the rounds since the one before.
                 values = cell.curve(self.score.id)[:, 1:] @ np.diff(cell.x("round")) / cell.rounds
@@ -296,15 +311,19 @@ class _Pair:
         if found.half_width is None:
             sign = "the paper's sign" if found.mean > 0 else "no difference" if found.mean == 0 else "the other sign"
             return self._said("undecided", f"{words}, {sign}, but one {of} decides nothing", found, size=size)
-        outcome, small = self._outcome(found), 1.0
-        if outcome != "reproduced" and self.strict and self.effect is not None and self.effect > 0:
-            small = found.p_below(IN_SIZE * self.effect)
-        return self._said(outcome, words, found, contrary=found.p_below(self.bound), small=small, size=size)
+        weighed = _weighed(found, self.strict, self.bound, self.effect)
+        return self._said(words=words, found=found, size=size, **weighed)
 
-    def _outcome(self, found: Estimate) -> Outcome:
-        if found.low > self.bound or (found.low == self.bound and not self.strict):
-            return "reproduced"
-        return "not reproduced" if found.high < self.bound else "undecided"
+
+def _weighed(found: Estimate, strict: bool, bound: float, effect: float | None) -> dict[str, Any]:
+    """The outcome of one comparison, and how unlikely it is that the claim, or half of the paper's size, holds."""
+    outcome: Outcome = "not reproduced" if found.high < bound else "undecided"
+    if found.low > bound or (found.low == bound and not strict):
+        outcome = "reproduced"
+    small = 1.0
+    if outcome != "reproduced" and strict and effect is not None and effect > 0:
+        small = found.p_below(IN_SIZE * effect)
+    return {"outcome": outcome, "contrary": found.p_below(bound), "small": small}
 
 
 def _until(cell: Cell, compared: list[Cell], score: str, whole: bool) -> np.ndarray:

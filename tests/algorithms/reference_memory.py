@@ -112,8 +112,8 @@ def nasa(w, clients, rounds, *, alpha, gamma, averaging, momentum, product):
     return w, losses, z, u
 
 
-def bspiderboost(w, clients, cohorts, *, alpha, eta, period, product):
-    """Hu et al.'s Algorithm 2 with the cohort's mean in either kind of step."""
+def bspiderboost(w, clients, cohorts, *, alpha, eta, period, product, large_cohorts=1):
+    """Hu et al.'s Algorithm 2; a large batch is of the tasks of several cohorts, which come one a round."""
     previous, v, losses = w, None, []
 
     def mean(point, cohort):
@@ -123,6 +123,12 @@ def bspiderboost(w, clients, cohorts, *, alpha, eta, period, product):
 
     for k, cohort in enumerate(cohorts):
         losses.append(np.mean([loss(_adapted(w, clients[i], alpha), clients[i]) for i in cohort]))
-        v = mean(w, cohort) if k % period == 0 else v + mean(w, cohort) - mean(previous, cohort)
+        place = k % (period + large_cohorts - 1)
+        if place < large_cohorts:
+            v = mean(w, [i for cohort in cohorts[k - place : k + 1] for i in cohort])
+            if place < large_cohorts - 1:
+                continue
+        else:
+            v = v + mean(w, cohort) - mean(previous, cohort)
         previous, w = w, w - eta(k) * v
     return w, losses, v

@@ -180,14 +180,17 @@ def test_methods_for_everyone_refuse_a_cohort(algorithm):
         Simulation(algorithm, toy.LOGISTIC, toy.federation(), cohort=3)
 
 
-@pytest.mark.parametrize("period", [1, 3])
-@curvatures
-def test_bspiderboost(name, period):
+@pytest.mark.parametrize(
+    ("name", "period", "large"), [*((name, period, 1) for period in (1, 3) for name in CURVATURES), ("exact", 2, 3)]
+)
+def test_bspiderboost(name, period, large):
     curvature, product = CURVATURES[name]
-    sim, losses, cohorts, _ = run(BSpiderBoost(period=period, large_batch_size="full", curvature=curvature, **TASK))
+    options = {"period": period, "large_batch_size": "full", "large_cohorts": large, "curvature": curvature}
+    sim, losses, cohorts, _ = run(BSpiderBoost(**options, **TASK))
     w, want_losses, v = reference_memory.bspiderboost(
-        toy.flat(toy.start()), CLIENTS, cohorts, alpha=ALPHA, eta=eta, period=period, product=product
-    )
+        toy.flat(toy.start()), CLIENTS, cohorts, alpha=ALPHA, eta=eta, period=period, product=product,
+        large_cohorts=large,
+    )  # fmt: skip
     check(sim, losses, w, want_losses)
     np.testing.assert_allclose(toy.flat(sim.state.server.gradient), v, rtol=1e-8)
 
@@ -239,6 +242,7 @@ def test_clients_personalize_by_fine_tuning(build):
         (lambda: LocalMOML(tasks_per_step=3, tasks_per_client=2), "tasks_per_step = 3"),
         (lambda: BSpiderBoost(period=0), "period = 0"),
         (lambda: BSpiderBoost(large_batch_size=0), "large_batch_size = 0"),
+        (lambda: BSpiderBoost(large_cohorts=0), "large_cohorts = 0"),
     ],
 )
 def test_refusals(build, words):

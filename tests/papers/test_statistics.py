@@ -68,17 +68,12 @@ def test_a_bound_is_left_behind_where_the_interval_does():
     assert found.p_below(0.0) == pytest.approx(stats.ttest_1samp([1.0, 2.0, 4.0], 0.0, alternative="less").pvalue)
 
 
-@given(SAMPLES.filter(lambda values: len(set(values)) > 1))
-def test_the_count_that_decides_is_the_first_that_does(values):
-    found = estimate(values)
-    count = found.count_to_decide(0.0)
-    assume(count is not None and count > 2)
+@given(SAMPLES.filter(lambda values: len(set(values)) > 1), st.integers(2, 500))
+def test_with_more_values_the_interval_is_that_of_their_number(values, count):
+    found = estimate(values).with_count(count)
     deviation = np.std(values, ddof=1)
-
-    def half(n):
-        return stats.t.ppf(0.975, n - 1) * deviation / math.sqrt(n)
-
-    assert half(count) < abs(found.mean) <= half(count - 1) * (1 + 1e-9)
+    assert (found.mean, found.count) == (estimate(values).mean, count)
+    assert found.half_width == pytest.approx(stats.t.ppf(0.975, count - 1) * deviation / math.sqrt(count))
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))

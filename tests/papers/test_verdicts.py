@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from headstart_papers.results import load
 from headstart_papers.verdicts import judge
@@ -260,6 +261,27 @@ def test_how_many_seeds_would_decide(tmp_path):
     assert found.outcome == "undecided"
     # Mean 2 and deviation 1: t(0.975, 3) / 2 = 1.59 < 2 with four seeds, and 2.48 > 2 with three.
     assert found.seeds_to_decide == 4
+
+
+def test_one_contrary_comparison_decides_before_the_others_do(tmp_path):
+    """Of two, one hardly differs and would take thousands; the other is contrary, to Holm's level, long before."""
+    gaps = {"easy": -0.02, "hard": 0.0001}
+    found = verdict(tmp_path, claim("a < b", "loss"), lambda row, *rest: apart(gaps[row])(row, *rest))
+    assert found.outcome == "undecided"
+    # t = -2 sqrt(n) with n - 1 degrees: twice its p falls below 0.025 with five seeds.
+    levels = [2 * stats.t.cdf(-2 * math.sqrt(count), count - 1) for count in (4, 5)]
+    assert levels[1] < 0.025 < levels[0]
+    assert found.seeds_to_decide == 5
+
+
+def test_late_evaluations_are_averaged(tmp_path):
+    paper = experiment(tmp_path, rest=claim("a > b", more="late = 2\nrows = ['easy']"))
+    for unit in paper.units("full"):
+        level = 0.2 + NOISE[unit.seeds[0]] if unit.method == "a" else 0.0
+        write(tmp_path, unit, {"accuracy": 0.9}, curves={"accuracy": [[[9.0, 0.5 + level, 0.5 - level / 2]]]})
+    found = judge(paper.claims[0], paper, load(paper, tmp_path, "full"))
+    assert found.outcome == "reproduced"
+    assert found.singles[0].difference.mean == pytest.approx(5)
 
 
 def test_if_both_diverge_neither_is_better(tmp_path):

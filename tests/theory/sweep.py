@@ -77,10 +77,11 @@ def assert_within(measured, error):
     assert squared_error <= error.mean_squared_error * SLACK
 
 
-def simulated(group, steps, local_steps, rounds, cohort, smoothness, at_minimum):
+def simulated(group, steps, local_steps, rounds, cohort, smoothness, at_minimum, shares=1.0):
     """Every fourth case from ``group`` on, run with the largest outer step size that the theorems allow.
 
-    Yields the measured average of ``||grad F||^2``, the case, its outer step size and ``F(w_0) - F*``.
+    ``shares`` of it, one a round, are taken instead. Yields the measured average of ``||grad F||^2``, the case, its
+    outer step size and ``F(w_0) - F*``.
     """
     chosen = list(cases(steps=steps))[group::4]
     minima = [case.problem.minimum(case.inner_lr, steps) for case in chosen]
@@ -88,7 +89,8 @@ def simulated(group, steps, local_steps, rounds, cohort, smoothness, at_minimum)
     outer_lr = [1 / (10 * local_steps * smoothness(case)) for case in chosen]
     stacked = Stacked([case.problem for case in chosen], [case.inner_lr for case in chosen], steps)
     coordinates = np.stack([w @ case.problem.rotation for w, case in zip(starts, chosen, strict=True)])
-    measured = stacked.run(coordinates, outer_lr, SIMULATED_BATCH, local_steps, rounds, cohort, runs=8)
+    taken = np.multiply.outer(np.broadcast_to(shares, rounds), outer_lr)
+    measured = stacked.run(coordinates, taken, SIMULATED_BATCH, local_steps, rounds, cohort, runs=8)
     for average, case, step, start, (_, least) in zip(measured, chosen, outer_lr, starts, minima, strict=True):
         yield average, case, step, max(0.0, float(case.problem.objective(start, case.inner_lr, steps)) - least)
 
@@ -132,10 +134,13 @@ class Stacked:
         return vector
 
     def run(self, start, outer_lr, batch, local_steps, rounds, cohort, runs, seed=0):
-        """Algorithm 1; the mean over runs, rounds and local steps of ``||grad F||^2`` at the cohort's mean model."""
+        """Algorithm 1; the mean over runs, rounds and local steps of ``||grad F||^2`` at the cohort's mean model.
+
+        ``outer_lr`` has a step size a problem, or a row of them a round: rounds then weigh as their step sizes do.
+        """
         rng = np.random.default_rng(seed)
         clients = self.means.shape[-2]
-        beta = np.asarray(outer_lr)[:, None, None, None]
+        steps = np.broadcast_to(outer_lr, (rounds, len(self.problems)))
         shape = (len(self.problems), runs, clients)
 
         def draw():
@@ -144,7 +149,7 @@ class Stacked:
 
         shared = np.repeat(start[:, None, None], runs, axis=1)
         squared = np.zeros(len(self.problems))
-        for _ in range(rounds):
+        for beta in steps:
             # Who takes part: the clients of the cohort smallest of random numbers.
             ranks = rng.random(shape).argsort(-1).argsort(-1)
             present = (ranks < cohort)[..., None] / cohort
@@ -152,7 +157,7 @@ class Stacked:
             for _ in range(local_steps):
                 mean = (local * present).sum(2, keepdims=True)
                 truth = self.meta_gradient(np.repeat(mean, clients, axis=2), lambda: self.means).mean(2)
-                squared += (truth**2).sum(-1).mean(-1)
-                local = local - beta * self.meta_gradient(local, draw)
+                squared += beta * (truth**2).sum(-1).mean(-1)
+                local = local - beta[:, None, None, None] * self.meta_gradient(local, draw)
             shared = (local * present).sum(2, keepdims=True)
-        return squared / (rounds * local_steps)
+        return squared / (steps.sum(0) * local_steps)

@@ -1,6 +1,7 @@
 """Distances between clients' data against closed forms, linear programs and each other."""
 
 import importlib.util
+import math
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from headstart.theory.distance import (
     wasserstein,
     wasserstein_to_mean,
 )
+from headstart.theory.per_fedavg import sampled_wasserstein
 
 
 @pytest.fixture(params=["scipy", "pot"])
@@ -108,6 +110,33 @@ def test_clients_of_unequal_sizes_lose_their_filling():
 def test_mistakes(call, message):
     with pytest.raises(hs.UsageError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("dimension", "samples"), [(1, 3), (1, 300), (2, 20), (3, 30)])
+def test_clients_of_few_samples_are_as_near_as_promised(dimension, samples):
+    """To a distribution of 90 points in a cube; the one with the farthest corners is the hardest."""
+    rng = np.random.default_rng(dimension)
+    for points in (rng.uniform(size=(90, dimension)), rng.integers(0, 2, (90, dimension)).astype(float)):
+        drawn = [wasserstein(points[rng.integers(0, 90, samples)], points) for _ in range(8 if dimension == 1 else 2)]
+        assert math.sqrt(np.mean(np.square(drawn))) <= sampled_wasserstein(math.sqrt(dimension), dimension, samples)
+
+
+def test_distance_of_a_sample_falls_with_its_root_on_a_line_only():
+    """``W_1 = O(1/sqrt(m))`` of fallah's section 4.1 fails in a cube of five dimensions, for every sample."""
+    ball = math.pi**2.5 / math.gamma(3.5)
+
+    def least(samples):
+        """Half of the cube's volume is farther than this from all points of any sample, and half of that is W_1."""
+        return (2 * samples * ball) ** (-1 / 5) / 2
+
+    for samples in (10**4, 10**6, 10**8):
+        assert least(samples) <= sampled_wasserstein(math.sqrt(5), 5, samples)
+    roots = [math.sqrt(samples) * least(samples) for samples in (10**4, 10**8, 10**12)]
+    assert roots[1] > 10 * roots[0]
+    assert roots[2] > 10 * roots[1]
+    falls = [sampled_wasserstein(1.0, 5, 10**10) / sampled_wasserstein(1.0, 5, 10**5), 10 ** (-5 / 5)]
+    assert falls[0] == pytest.approx(falls[1], rel=0.3)
+    assert sampled_wasserstein(1.0, 1, 10**6) == pytest.approx(sampled_wasserstein(1.0, 1, 100) / 100)
 
 
 def test_clients_on_disk(tmp_path):

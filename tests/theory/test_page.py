@@ -8,6 +8,7 @@ from pathlib import Path
 PAGE = Path(__file__).parents[2] / "docs" / "theory.md"
 MODULES = (
     "per_fedavg",
+    "diminishing",
     "multi_step",
     "memory",
     "unbounded_memory",

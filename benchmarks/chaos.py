@@ -9,13 +9,14 @@ that
 - training has ended, and the record has every round once,
 - the event log names every fault, with the site (a process of a site's own that has died is in the site's log),
 - model and memories are, number by number, those of a calm run in one process that leaves out whom this one left out,
-- the scores are near those of a calm run that leaves out nobody.
+- the score is within noise of calm runs that leave out nobody: in the 99% prediction interval (Student's t) of six of
+  them, of which one has the storm's seed and the others seeds of their own, and so other samples to test on, other
+  initial weights and other batches.
 """
 
 import argparse
 import os
 import random
-import shutil
 import signal
 import sys
 import tempfile
@@ -32,17 +33,28 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from benchmarks.calm import (
+    METHOD,
+    SEED,
+    calm_run,
+    counted_answers,
+    largest_difference,
+    memories,
+    model,
+    score,
+    within_noise,
+)
 from headstart.deploy.events import read_events
-from headstart.deploy.fleet import LocalFleet
 from headstart.deploy.folders import init
-from headstart.deploy.messages import Fault, Message, Tag
+from headstart.deploy.messages import Message
 from headstart.deploy.places import ServerPlace, SitePlace
 from headstart.deploy.processes import end
 from headstart.deploy.site_watch import SiteWatch
 from headstart.deploy.trial import free_ports
 
+CALM_SEEDS = 6
 EXPERIMENT = """
-seed = 11
+seed = {seed}
 [data]
 name = "own"
 path = "table.csv"
@@ -66,7 +78,6 @@ cohort = 1.0
 every = 1000
 steps = [0, 1]
 """
-METHOD = "local-moml"
 DEPLOY = {"quorum": 0.5, "round_timeout": 60.0, "site_deadline": 40.0, "join_timeout": 600.0, "retry_seconds": 2.0}
 LIED = {
     "nan": "not finite", "infinity": "not finite", "shape": "arrays", "old round": "stale", "garbage": "garbled",
@@ -153,8 +164,8 @@ class Storm:
             self.sites[name].worker.command = [sys.executable, "-m", "benchmarks.chaos", "worker", str(path)]
         self.serving: Popen | None = None
         self.done: list[Done] = []
-        self.waking: list[tuple[float, str, Callable[[], None]]] = []
-        """When a site that was frozen goes on, which it is, and how."""
+        self.waking: list[tuple[Callable[[], bool], str, Callable[[], None]]] = []
+        """Whether it is time for a site that was frozen to go on, which it is, and how."""
         self.plan: dict[int, str] = {}
 
     def run(self, rounds: int, server_kills: int) -> None:
@@ -251,22 +262,24 @@ class Storm:
         process.send_signal(number)
 
     def _hang(self, k: int, name: str) -> None:
+        """Until it was noticed: on a busy machine the question itself may take a while to come."""
         self._note(k, name, "hang", self._left_out(name, "slow", "silent"))
-        self._freeze(name, DEPLOY["site_deadline"] + 15.0)
+        self._freeze(name, 3 * DEPLOY["round_timeout"], self.done[-1].named)
 
     def _slow(self, k: int, name: str) -> None:
         """Not so slow that it should be left out: the round waits for it."""
         self._freeze(name, 8.0)
 
-    def _freeze(self, name: str, seconds: float) -> None:
+    def _freeze(self, name: str, seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
         process = self.sites[name].worker.process
         assert process is not None
         process.send_signal(signal.SIGSTOP)
-        self.waking.append((time.monotonic() + seconds, name, lambda: process.send_signal(signal.SIGCONT)))
+        until = time.monotonic() + seconds
+        over = lambda: time.monotonic() >= until or enough()  # noqa: E731
+        self.waking.append((over, name, lambda: process.send_signal(signal.SIGCONT)))
 
     def _wake(self) -> None:
-        now = time.monotonic()
-        for entry in [entry for entry in self.waking if entry[0] <= now]:
+        for entry in [entry for entry in self.waking if entry[0]()]:
             entry[2]()
             self.waking.remove(entry)
 
@@ -291,92 +304,6 @@ def _happens(kind: str) -> Seen:
     return lambda events: any(e["event"] == kind for e in events)
 
 
-# What is checked afterwards.
-
-
-class Calm(LocalFleet):
-    """Sites in this process, of which some are absent in some rounds."""
-
-    def __init__(self, sites: Mapping[str, Path], counted: Mapping[int, set[str]] | None):
-        from headstart.deploy.worker import site_of
-
-        super().__init__({name: site_of(SitePlace.read(path.resolve())).answer for name, path in sites.items()})
-        self._counted = counted
-
-    def ask(self, questions: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Fault]:
-        heads = {site: Message.unpack(content, with_arrays=False).head for site, content in questions.items()}
-        away = {
-            site for site, head in heads.items()
-            if self._counted is not None and head.kind == "work" and site not in self._counted[head.round]
-        }  # fmt: skip
-        there = {site: content for site, content in questions.items() if site not in away}
-        return super().ask(there, timeout) | {site: Fault("absent") for site in away}
-
-
-def counted_answers(events: list[dict[str, Any]]) -> dict[int, tuple[int, set[str]]]:
-    """For each round the last attempt at it that was closed, and whose answers counted."""
-    asked: dict[tuple[int, int], set[str]] = {}
-    closed: dict[int, int] = {}
-    for event in events:
-        key = (event.get("round", -1), event.get("attempt", -1))
-        if event["event"] == "opened":
-            asked[key] = set(event["sites"])
-        elif event["event"] == "left_out" and event.get("phase") == "work":
-            asked.get(key, set()).discard(event["site"])
-        elif event["event"] == "closed":
-            closed[key[0]] = key[1]
-    return {k: (attempt, asked[k, attempt]) for k, attempt in closed.items()}
-
-
-def calm_run(root: Path, name: str, sites: Mapping[str, Path], server: Path, counted: Any) -> Path:
-    """The same federation in one process, from fresh copies of the folders."""
-    from headstart.deploy.running import serve
-
-    copy = root / name
-    places = {}
-    for site, path in sites.items():
-        places[site] = copy / site
-        shutil.copytree(path, places[site], ignore=shutil.ignore_patterns("state", "flower", "logs", "*.sock", "model"))
-    (copy / "server").mkdir()
-    for file in ("experiment.toml", "deploy.toml", "roster.toml"):
-        shutil.copy2(server / file, copy / "server" / file)
-    serve(copy / "server", Calm(places, counted))
-    return copy
-
-
-def memories(server: Path, sites: Mapping[str, Path]) -> dict[str, dict[str, np.ndarray]]:
-    """What each site's clients remember as of the last answer that the server has counted."""
-    from headstart.simulate.files import read_arrays
-
-    last = {
-        site: str(Tag(k, attempt, "work"))
-        for k, (attempt, names) in sorted(counted_answers(read_events(server)).items())
-        for site in names
-    }
-    files = {site: next(sites[site].glob(f"state/*/{METHOD}/{tag}.safetensors")) for site, tag in last.items()}
-    return {site: read_arrays(file)[0] for site, file in files.items()}
-
-
-def largest_difference(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> float:
-    """Over all arrays, by the largest number there is."""
-    assert set(a) == set(b), sorted(set(a) ^ set(b))[:5]
-    largest = max(float(np.abs(array.astype(np.float64)).max()) for array in a.values())
-    return max(float(np.abs(a[name].astype(np.float64) - b[name]).max()) for name in a) / largest
-
-
-def model(run: Path) -> dict[str, np.ndarray]:
-    from headstart.simulate.files import read_arrays
-
-    return read_arrays(run / METHOD / "model.safetensors")[0]
-
-
-def score(run: Path) -> float:
-    """Mean accuracy after one step, at the end."""
-    table = pq.read_table(run / METHOD / "clients.parquet").to_pylist()
-    last = max(row["round"] for row in table)
-    return float(np.mean([row["accuracy"] for row in table if row["round"] == last and row["steps"] == 1]))
-
-
 def write_table(path: Path, clients: int) -> None:
     rng = np.random.default_rng(0)
     parts = []
@@ -399,7 +326,7 @@ def main() -> None:
     root = Path(tempfile.mkdtemp(prefix="chaos-")) if options.out is None else options.out
     root.mkdir(parents=True, exist_ok=True)
     write_table(root / "table.csv", options.sites)
-    (root / "x.toml").write_text(EXPERIMENT.format(rounds=options.rounds))
+    (root / "x.toml").write_text(EXPERIMENT.format(seed=SEED, rounds=options.rounds))
     ports = free_ports(options.sites + 2)
     fed = init(
         root / "fed", root / "x.toml", options.sites, host="127.0.0.1", listen="127.0.0.1", port=ports[0],
@@ -420,7 +347,10 @@ def report(root: Path, server: Path, sites: Mapping[str, Path], storm: Storm, ro
     table = pq.read_table(server / "run" / METHOD / "rounds.parquet")
     counted = {k: names for k, (_, names) in counted_answers(events).items()}
     twin = calm_run(root, "twin", sites, server, counted)
-    calm = calm_run(root, "calm", sites, server, None)
+    calm = [calm_run(root, f"calm{i}", sites, server, None, SEED + i) for i in range(CALM_SEEDS)]
+    scores = [score(each / "server" / "run") for each in calm]
+    own = score(server / "run")
+    near, margin = within_noise(own, scores)
     unnamed = [done for done in storm.done if not done.named()]
     apart = largest_difference(model(server / "run"), model(twin / "server" / "run"))
     kept, wanted = memories(server, sites), memories(twin / "server", {name: twin / name for name in sites})
@@ -432,10 +362,7 @@ def report(root: Path, server: Path, sites: Mapping[str, Path], storm: Storm, ro
         f"the log names all of {len(storm.done)} faults": not unnamed,
         f"model as in a calm run with the same {left_out} answers left out: {apart:.1e}": apart < 1e-5,
         f"memories as in that run: {remembered:.1e}": remembered < 1e-5,
-        f"accuracy {score(server / 'run'):.3f}, calm {score(calm / 'server' / 'run'):.3f}": abs(
-            score(server / "run") - score(calm / "server" / "run")
-        )
-        < 0.05,
+        f"accuracy {own:.3f}, calm {np.mean(scores):.3f} ± {margin:.3f} (with the same seed {scores[0]:.3f})": near,
     }
     for done in unnamed:
         print(f"not named: {done.fault} of {done.site} in round {done.round}")

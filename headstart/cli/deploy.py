@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headstart.cli.options import Debug, Settings
-from headstart.errors import HeadstartError
+from headstart.errors import UsageError
 
 if TYPE_CHECKING:
     from headstart.deploy import Outcome, Seen
@@ -25,7 +25,6 @@ deploy_app = typer.Typer(
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the federation, or of its server.")]
 SiteFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The site's folder.")]
 SiteName = Annotated[str, typer.Argument(metavar="SITE", help="The site's name on the roster.")]
-INTERRUPTED, STOPPED = 130, 1
 
 
 @deploy_app.command()
@@ -141,10 +140,17 @@ def site(
     """
     import headstart as hs
     from headstart.cli.terminal import console, escape
+    from headstart.deploy.watching import EventTail
 
     told: list[bool] = []
+    said: list[str] = []
+    events = EventTail(folder, at_end=True)
 
     def watch(watching: Any) -> None:
+        for event in events.read():
+            if event.get("event") == "trouble" and said != [event.get("detail")]:
+                said[:] = [event["detail"]]
+                console.print(f"The server could not be answered: {escape(str(event['detail']))}")
         if told != [watching.connected]:
             told[:] = [watching.connected]
             where = escape(watching.place.server)
@@ -240,8 +246,9 @@ def adapt(
 
 
 def _conclude(outcome: "Outcome", again: str) -> None:
+    """A server that has stopped waits for somebody to do something: systemd does not start it again by itself."""
     if not outcome.finished:
-        raise HeadstartError(f"Training was stopped: {outcome.reason}\n  All is kept. Go on with: {again}")
+        raise UsageError(f"Training was stopped: {outcome.reason}", f"All is kept. Go on with: {again}")
 
 
 @contextmanager

@@ -48,8 +48,6 @@ __all__ = ["Messenger", "main"]
 POLL_SECONDS = 0.1
 ABSENT_SECONDS = 0.5
 """Between looks for a SuperNode that is not there."""
-PULL_SECONDS = 60.0
-"""How long a message may take from the SuperNode, which fetches it meanwhile."""
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 
 
@@ -88,23 +86,26 @@ class Messenger:
             print(f"A message was lost: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
 
     def _bring(self, token: str) -> None:
+        """A task is declared done only once its answer is there: until it has one, the SuperNode does nothing else.
+
+        Where there can be none, the SuperNode misses the heartbeats and makes one up.
+        """
         client = self._connected(
             RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"), RuntimeTokenHttpInterceptor(token)
         )
         beating = HeartbeatSender(lambda: _beat(client))
         beating.start()
-        context, status, details = None, SubStatus.FAILED, "The message did not come."
         try:
             carrier, context = _fetched(client)
             try:
                 answer = app(message=carrier, context=context)
                 status, details = SubStatus.COMPLETED, ""
             except Exception as error:
-                details = f"{type(error).__name__}: {error}"
+                status, details = SubStatus.FAILED, f"{type(error).__name__}: {error}"
                 answer = Carrier(Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=details), reply_to=carrier)
             push_message(client, answer, context)
-        finally:
             push_task_output(client, context, status, details)
+        finally:
             beating.stop()
             client.close()
 
@@ -115,18 +116,21 @@ class Messenger:
 
 
 def _fetched(client: RuntimeHttpClient) -> tuple[Carrier, Context]:
-    """The message of a task. Its parts may still be on their way to the SuperNode."""
+    """The message of a task. It may still be on its way to the SuperNode, as long as that does not give it up.
+
+    A SuperNode that does ends the task and drops the message, and whoever asks for them then is refused.
+    """
     context = context_from_proto(client.PullTaskInput(PullTaskInputRequest()).context)
-    pulled = client.PullMessages(PullAppMessagesRequest())
-    if not pulled.messages_list:
-        raise RuntimeError("the SuperNode has none")
+    while not (pulled := client.PullMessages(PullAppMessagesRequest())).messages_list:
+        time.sleep(POLL_SECONDS)  # a task is there before its message
     node, tree = Node(node_id=context.node_id), pulled.message_object_trees[0]
     carrier = pull_and_inflate_object_from_tree(
         tree,
         make_pull_object_fn_protobuf(client.PullObject, node, context.run_id),
         make_confirm_message_received_fn_protobuf(client.ConfirmMessageReceived, node, context.run_id),
         return_type=Carrier,
-        max_time=PULL_SECONDS,
+        max_time=None,
+        max_tries_per_object=None,
         initial_backoff=POLL_SECONDS / 2,
         backoff_cap=1.0,
     )

@@ -19,7 +19,7 @@ from headstart.deploy.welcome import Welcome
 from headstart.errors import Diverged, UsageError
 from headstart.experiment import RunDirectory, RunResult, read_tables
 from headstart.experiment.record import MethodJournal
-from headstart.experiment.running import Job, Trainer
+from headstart.experiment.running import Job, OneJournal, Trainer
 from headstart.experiment.startup import start_jax
 from headstart.simulate import Callback, Result
 from headstart.simulate.callbacks import Run
@@ -77,8 +77,9 @@ def _trainer(session: Session) -> Trainer:
     """What trains a method over the fleet."""
 
     def federated(
-        job: Job, label: str, journal: MethodJournal | None, callbacks: Sequence[Callback], diverging: Diverging
+        job: Job, label: str, journal: OneJournal | None, callbacks: Sequence[Callback], diverging: Diverging
     ) -> Result:
+        assert journal is None or isinstance(journal, MethodJournal)  # a server is one process
         algorithm, settings = job.algorithms[label], job.settings
         setup = Setup.of(algorithm, job.problem, job.federation, settings, job.wire)
         train = settings.train

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from headstart.data import Federation
-from headstart.deploy.messages import Fault, Garbled, Head, Message, Tag
+from headstart.deploy.events import Events
+from headstart.deploy.messages import Fault, Garbled, Head, Message, Reason, Tag
 from headstart.deploy.setup import Setup, digest_of, noise_at_clients, settings_of
 from headstart.deploy.state import LostMemory, Memories
 from headstart.deploy.tasks import Secret, evaluated, worked
 from headstart.deploy.trees import WrongArrays
 from headstart.deploy.whole import write_secret
-from headstart.errors import HeadstartError
+from headstart.errors import CannotWrite, HeadstartError
 from headstart.experiment import Settings
 from headstart.experiment.record import versions
 from headstart.simulate.files import write_bytes, write_json
@@ -82,10 +83,15 @@ class Refused(Exception):
 
 
 class Site:
-    """Answers every message with another; whatever goes wrong, the answer says so."""
+    """Answers every message with another; whatever goes wrong, the answer says so.
 
-    def __init__(self, name: str, folder: Path, reading: Reading):
+    What exactly went wrong with the site's own data or disk may quote a row or a path. It is told in the site's own
+    ``events``, and the server learns of what kind it is.
+    """
+
+    def __init__(self, name: str, folder: Path, reading: Reading, events: Events | None = None):
         self.name, self.folder, self._reading = name, folder, reading
+        self.events = Events() if events is None else events
         self._holdings: dict[str, Holdings] = {}
         self._run: _RunAtSite | None = None
 
@@ -101,11 +107,17 @@ class Site:
             return question.fault(error.fault).pack()
         except LostMemory as error:
             return question.fault(Fault("memory", str(error))).pack()
+        except CannotWrite as error:
+            return self._trouble(question, "refused", "it cannot read or write its files", error)
         except HeadstartError as error:
-            return question.fault(Fault("refused", str(error))).pack()
+            return self._trouble(question, "refused", "it cannot do this with the data that it has", error)
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            return question.fault(Fault("error", f"{type(error).__name__}: {error}")).pack()
+            return self._trouble(question, "error", type(error).__name__, error)
+
+    def _trouble(self, question: Message, reason: Reason, kind: str, error: Exception) -> bytes:
+        self.events.tell("trouble", asked=question.head.kind, round=question.head.round, detail=str(error))
+        return question.fault(Fault(reason, f"{kind}; its own events.jsonl says more")).pack()
 
     def _answer(self, question: Message) -> Message:
         head = question.head

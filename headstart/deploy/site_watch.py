@@ -52,6 +52,7 @@ class SiteWatch:
         self.node = Child("node", node, self.place.logs / "node.log", env, pause=self._node_pause)
         # What the node needs is started while the server is still waited for.
         self._keeper = Keeper([self.worker, self.messenger], Events(self.place.folder))
+        self._messengers = 1
         self._greeted = -GREET_SECONDS
         self.connected = False
         """Whether the server knows this site, as of the last look."""
@@ -74,6 +75,9 @@ class SiteWatch:
                 self.connected = True
                 self._keeper.children = [self.worker, self.messenger, self.node]
         self._keeper.tend()
+        if self.messenger.starts > self._messengers:
+            self._messengers = self.messenger.starts
+            self._forget_messages()
 
     @property
     def children(self) -> list[Child]:
@@ -88,6 +92,11 @@ class SiteWatch:
     def stop(self) -> None:
         """End its processes; the server is told."""
         self._keeper.stop()
+
+    def _forget_messages(self) -> None:
+        """Start the node again: it may wait for the answer to a message that a messenger has taken to its grave."""
+        if self.node.process is not None and self.node.running:
+            self.node.process.terminate()
 
     def _node_pause(self, node: Child) -> float | None:
         """After a node has gone: whether it is still wanted, and how soon it may come back."""

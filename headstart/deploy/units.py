@@ -18,7 +18,7 @@ User={user}
 ExecStart={command}
 Restart=on-failure
 RestartSec=10
-# A mistake that starting again cannot mend, such as a key that was revoked.
+# What starting again cannot mend: a key that was revoked, training that diverged or was told to stop.
 RestartPreventExitStatus=2
 # Ends all of its processes, and gives them time to say goodbye.
 KillMode=mixed

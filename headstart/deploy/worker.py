@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 
 from headstart.deploy.agreement import Agreement, Said, SiteData
 from headstart.deploy.carrying import receive_bytes, send_bytes
+from headstart.deploy.events import Events
 from headstart.deploy.messages import Fault, Garbled, Message
 from headstart.deploy.places import SitePlace
 from headstart.deploy.site import Reading, Site
@@ -40,7 +41,8 @@ def site_of(place: SitePlace) -> Site:
     def prepare(settings: Settings) -> None:
         start_jax(replace(settings.train, backend="vmap"))
 
-    return Site(place.name, place.folder, Reading(data, Agreement.from_json, Said, prepare=prepare))
+    reading = Reading(data, Agreement.from_json, Said, prepare=prepare)
+    return Site(place.name, place.folder, reading, Events(place.folder))
 
 
 def _resolved(folder: Path, key: str, value: Any) -> Any:

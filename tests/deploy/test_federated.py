@@ -9,6 +9,7 @@ import pytest
 import headstart as hs
 from headstart.deploy.messages import Fault, Message
 from headstart.deploy.session import Book
+from headstart.errors import CannotWrite
 from headstart.wire import wire
 from tests import toy
 from tests.algorithms.contract import CONTRACT, setting
@@ -299,6 +300,31 @@ def test_sites_refuse_what_is_not_theirs(tmp_path):
     run = trial.run(trial.fleet(south=trial.sites["north"].answer))
     run.advance(1)
     assert trial.reasons()[0] == ("south", "refused")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (hs.UsageError("Row 7 of /wards/3.csv: 'Mary Jones' is no number."), "the data that it has"),
+        (CannotWrite("/wards/3.csv cannot be read."), "its files"),
+        (KeyError("Mary Jones"), "KeyError"),
+    ],
+)
+def test_what_is_wrong_with_a_sites_data_stays_there(tmp_path, error, told):
+    trial = Trial(tmp_path, CONTRACT["fedavg"], *setting("fedavg"))
+    north = trial.sites["north"]
+
+    def broken(section, site):
+        raise error
+
+    north._reading = north._reading._replace(data=broken)
+    trial.run().advance(1)
+    left_out = [event for event in trial.events.told if event["event"] == "left_out"]
+    assert {event["site"] for event in left_out} == {"north"}
+    assert all(told in event["detail"] for event in left_out)
+    assert not any(word in json.dumps(trial.events.told) for word in ("Mary", "wards"))
+    assert all(event["event"] == "trouble" and event["detail"] == str(error) for event in north.events.told)
+    assert north.events.told
 
 
 def test_events_are_lines_of_json(tmp_path):

@@ -11,7 +11,11 @@ from flwr.app import Context, Metadata, RecordDict
 from flwr.app.message import make_message
 from flwr.supercore.constant import TaskType
 from flwr.supercore.fab import Fab
-from flwr.supercore.inflatable.inflatable_object import get_object_tree, no_object_id_recompute
+from flwr.supercore.inflatable.inflatable_object import (
+    get_all_nested_objects,
+    get_object_tree,
+    no_object_id_recompute,
+)
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.run import Run
 from flwr.supernode.main import create_app
@@ -78,6 +82,16 @@ class Node:
             time.sleep(0.05)
         raise AssertionError("nothing came")
 
+    def parts(self, message):
+        """What a message consists of, which comes after it."""
+        store = self.store.store()
+        names = [each.object_id for each in _tree(store.get_object_tree(message.metadata.message_id))]
+        for _ in range(200):
+            if all(found := [store.get(name) for name in names]):
+                return found
+            time.sleep(0.05)
+        raise AssertionError("not all came")
+
 
 @pytest.fixture
 def node():
@@ -94,9 +108,7 @@ def test_a_message_goes_to_the_worker_and_back_and_no_code_that_came_with_it_is_
     threading.Thread(target=messenger.serve, daemon=True).start()
     reply = node.answer()
     assert not reply.has_error()
-    store = node.store.store()
-    parts = [store.get(each.object_id) for each in _tree(store.get_object_tree(reply.metadata.message_id))]
-    assert any(part is not None and question.answer({"hello": 2}).pack() in part for part in parts)
+    assert any(question.answer({"hello": 2}).pack() in part for part in node.parts(reply))
 
 
 def _tree(tree):
@@ -117,6 +129,43 @@ def test_a_message_whose_parts_do_not_come_holds_nobody_up(node, tmp_path):
     node.fetch(question.pack(), tmp_path / "w.sock", run=2)
     threading.Thread(target=Messenger(f"127.0.0.1:{node.port}", SECRET).serve, daemon=True).start()
     assert node.answer().metadata.run_id == 2
+
+
+def test_a_message_that_comes_after_its_task_is_answered(node, tmp_path):
+    """As from a SuperNode on a busy machine: the task first, the message a while later, its parts last of all."""
+    worker = Worker(tmp_path / "w.sock", lambda content: Message.unpack(content).answer().pack())
+    threading.Thread(target=worker.serve, daemon=True).start()
+    store_message, later = node.state.store_message, []
+    node.state.store_message = lambda message: later.append(message)
+    question = Message(Head("work", "run", "digest", "site", deadline=20.0))
+    node.fetch(question.pack(), tmp_path / "w.sock", whole=False)
+    node.state.store_message = store_message
+    threading.Thread(target=Messenger(f"127.0.0.1:{node.port}", SECRET).serve, daemon=True).start()
+    time.sleep(0.5)
+    node.state.store_message(*later)
+    time.sleep(0.5)
+    for name, part in get_all_nested_objects(later[0]).items():
+        node.store.store().put(name, part.deflate())
+    assert not node.answer().has_error()
+
+
+def test_a_message_that_is_lost_is_not_declared_done(node, tmp_path, capfd):
+    """Who waits for its answer would do so for good; so it is left to whoever misses the heartbeat."""
+    question = Message(Head("work", "run", "digest", "site", deadline=20.0))
+    node.fetch(question.pack(), tmp_path / "w.sock", whole=False)
+    (message,) = (entry.message for entry in node.state.msg_store.values())
+    threading.Thread(target=Messenger(f"127.0.0.1:{node.port}", SECRET).serve, daemon=True).start()
+    time.sleep(0.5)
+    node.store.store().delete(message.metadata.message_id)
+    said = ""
+    for _ in range(100):
+        said += capfd.readouterr().err
+        if "A message was lost" in said:
+            break
+        time.sleep(0.05)
+    assert "A message was lost" in said
+    (task,) = node.state.get_tasks()
+    assert task.status.status == "running"
 
 
 def test_a_worker_that_is_not_there_is_an_answer_too(node, tmp_path):

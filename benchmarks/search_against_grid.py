@@ -1,13 +1,15 @@
 """The search for step sizes against a grid of them: how good is what it finds, and what does it cost?
 
     python -m benchmarks.search_against_grid sine digits table har few-shot [--side 12] [--data DIR] [--out FILE]
+                                             [--grids DIR]
 
 For Per-FedAvg on each data set: every point of a grid of ``side`` x ``side`` step sizes (inner and outer, over the
 ranges of the search) is trained for all rounds, and so is what the search finds. All of them are one compiled program.
-Of each, the best way to adapt is chosen on validation clients, from the same numbers and sizes of steps. The table has
-the validation score of the grid's best and of the search's choice, by how much the latter falls short, the same two on
-new clients (looked at for this report only), and the time of the search beside that of one run, both in processor
-seconds and with all that they compile.
+Of each, the best way to adapt is chosen by the clients by whom the search chooses, each with the same weight as there,
+from the same numbers and sizes of steps. The table has the score that the grid's best and the search's choice have with
+these clients, by how much the latter falls short, the same two on new clients (looked at for this report only), and the
+time of the search beside that of one run, both in processor seconds and with all that they compile. ``--grids`` keeps
+the scores of grids in a folder, for when only the search has changed since.
 """
 
 import argparse
@@ -17,14 +19,15 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 import headstart as hs
+from headstart.core import Algorithm
 from headstart.experiment import Experiment
 from headstart.metrics import Metric
-from headstart.simulate.trials import Trials
 from headstart.tuning import Contest, choosers, grid, headline, ranges_of, search, smoothness
 from headstart.tuning.adapting import judged, step_sizes
 from headstart.tuning.budget import Ladder
@@ -57,13 +60,25 @@ def experiments(name: str, rounds: int, folder: Path | None) -> Experiment:
                                  settings=settings)  # fmt: skip
 
 
-def ladder_scores(trials: Trials, own: Sequence[float], scale: float, contest: Contest, ids: np.ndarray) -> np.ndarray:
-    """Every setting's score, less being better, with each way to adapt that lets none of some clients go astray."""
+class Scores(NamedTuple):
+    """Every setting's score with every way to adapt, less being better; infinity for what lets clients go astray."""
+
+    choosing: np.ndarray
+    new: np.ndarray
+
+
+def scores(contest: Contest, algorithms: Sequence[Algorithm], own: Sequence[float], scale: float) -> Scores:
+    """What settings are worth after all rounds, to the clients that choose and to new ones."""
+    trials = contest.trials(algorithms, min(contest.rounds, 256))
+    trials.advance(range(len(own)), contest.rounds)
     sizes = np.concatenate([np.tile(step_sizes(LADDER.sizes, scale), (len(own), 1)), np.array(own)[:, None]], 1)
-    by = Choosers(ids, np.full(len(ids), 1 / len(ids)))
-    metric = headline(contest.problem)
-    score = judged(trials, range(len(own)), sizes, LADDER, by, metric, contest.batch_size, lambda: None)
-    return score.value.reshape(len(own), -1)
+    federation, metric = contest.federation, headline(contest.problem)
+    new = np.arange(federation.trained + federation.validation, federation.total)[: LADDER.clients]
+    found = []
+    for by in (choosers(federation, LADDER.clients), Choosers(new, np.full(len(new), 1 / len(new)))):
+        score = judged(trials, range(len(own)), sizes, LADDER, by, metric, contest.batch_size, lambda: None)
+        found.append(score.value.reshape(len(own), -1))
+    return Scores(*found)
 
 
 def shortfall(metric: Metric, found: float, best: float) -> float:
@@ -71,7 +86,7 @@ def shortfall(metric: Metric, found: float, best: float) -> float:
     return (1 - found / best) if metric.higher_is_better else (found / best - 1)
 
 
-def one(name: str, rounds: int, side: int, folder: Path | None) -> dict:
+def one(name: str, rounds: int, side: int, folder: Path | None, grids: Path | None) -> dict:
     experiment = experiments(name, rounds, folder)
     settings, federation, problem = experiment.settings, experiment.federation, experiment.problem
     train, metric = settings.train, headline(problem)
@@ -91,26 +106,29 @@ def one(name: str, rounds: int, side: int, folder: Path | None) -> dict:
     hs.train(build(found.settings), problem, federation, rounds=rounds, cohort=train.cohort, seed=settings.seed,
              evaluation=settings.evaluate)  # fmt: skip
     ran = time.process_time() - cpu
-    points = [*grid(ranges, side * side), found.settings]
-    trials = contest.trials([build(point) for point in points], min(rounds, 256))
     cpu = time.process_time()
-    trials.advance(range(len(points)), rounds)
-    own = [point["inner_lr"] for point in points]
-    values = ladder_scores(trials, own, scale, contest, choosers(federation, LADDER.clients).ids)
-    new = np.arange(federation.trained + federation.validation, federation.total)[: LADDER.clients]
-    of_new = ladder_scores(trials, own, scale, contest, new)
-    validation, ways = values.min(axis=1), values.argmin(axis=1)
-    best = int(np.argmin(validation[:-1]))
+    points = grid(ranges, side * side)
+    kept = None if grids is None else grids / f"{name}-{rounds}-{side}.npz"
+    if kept is not None and kept.exists():
+        of_grid = Scores(**np.load(kept))
+    else:
+        of_grid = scores(contest, [build(point) for point in points], [point["inner_lr"] for point in points], scale)
+        if kept is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            np.savez(kept, **of_grid._asdict())
+    of_found = scores(contest, [build(found.settings)], [found.settings["inner_lr"]], scale)
+    best, way = np.unravel_index(int(np.argmin(of_grid.choosing)), of_grid.choosing.shape)
+    own_way = int(np.argmin(of_found.choosing[0]))
     sign = -1 if metric.higher_is_better else 1
-    scores = {
-        "grid": sign * validation[best], "search": sign * validation[-1],
-        "grid_new": sign * of_new[best, ways[best]], "search_new": sign * of_new[-1, ways[-1]],
+    shown = {
+        "grid": sign * of_grid.choosing[best, way], "search": sign * of_found.choosing[0, own_way],
+        "grid_new": sign * of_grid.new[best, way], "search_new": sign * of_found.new[0, own_way],
     }  # fmt: skip
     return {
-        "data": name, "metric": metric.name, "rounds": rounds, **{key: float(value) for key, value in scores.items()},
-        "shortfall": shortfall(metric, scores["search"], scores["grid"]), "times": searched / ran,
+        "data": name, "metric": metric.name, "rounds": rounds, **{key: float(value) for key, value in shown.items()},
+        "shortfall": shortfall(metric, shown["search"], shown["grid"]), "times": searched / ran,
         "search_seconds": searched, "run_seconds": ran, "grid_seconds": time.process_time() - cpu,
-        "best_of_grid": points[best], "found": dict(found.settings),
+        "best_of_grid": points[best], "found": dict(found.settings), "tried": list(found.tried),
     }  # fmt: skip
 
 
@@ -120,6 +138,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="as the data set is large, unless given")
     parser.add_argument("--side", type=int, default=12)
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--grids", type=Path, help="a folder that keeps the scores of grids")
     parser.add_argument("--out", type=Path, help="a file to which one line of JSON is added per data set")
     options = parser.parse_args()
     # Nothing that was compiled before makes the search or the run look cheaper than it is.
@@ -128,7 +147,7 @@ def main() -> None:
         print(f"{'data':9s} {'metric':9s} {'grid':>8s} {'search':>8s} {'short of':>8s}   {'grid, new':>9s} "
               f"{'search, new':>11s}   search / run")  # fmt: skip
         for name in options.names:
-            row = one(name, options.rounds or ROUNDS[name], options.side, options.data)
+            row = one(name, options.rounds or ROUNDS[name], options.side, options.data, options.grids)
             print(f"{name:9s} {row['metric']:9s} {row['grid']:8.4g} {row['search']:8.4g} {row['shortfall']:8.1%}   "
                   f"{row['grid_new']:9.4g} {row['search_new']:11.4g}   {row['times']:.2f} "
                   f"({row['search_seconds']:.0f} s / {row['run_seconds']:.0f} s)", flush=True)  # fmt: skip

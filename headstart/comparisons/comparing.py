@@ -42,7 +42,8 @@ def compare(
     An experiment that leaves settings to a search (``tune=True``) is searched first, with the experiment's own seed;
     ``searching`` is told how far that has come. A search looks at a part of the rounds and at one seed. So
     smaller and larger steps than those found are then trained for all of the method's rounds with two seeds that are
-    not compared, and validation clients choose. Every method has as many tries.
+    not compared, and validation clients choose among those of which twice the step does not diverge either. Every
+    method has as many tries.
 
     >>> import headstart as hs
     >>> experiment = hs.Experiment(
@@ -67,22 +68,20 @@ def compare(
     metric: Metric | None = None
     budget: Spent | None = None
     for experiment, prefix in zip(loaded, prefixes, strict=True):
-        searched = experiment.settings.tune
+        searched, job = experiment.settings.tune, Job(experiment.settings, experiment.federation)
+        labels = _chosen(job.algorithms, methods)
+        # Before the search, which changes none of it: a method that does not suit the data is found at once.
+        costs = {label: _cost(job, label) for label in labels}
         if searched is not None:
-            _chosen(experiment.settings.methods, methods)  # a wrong name is found before the search
             experiment = experiment.tuned(searching, methods=methods).experiment
-        job = Job(experiment.settings, experiment.federation)
+            job = Job(experiment.settings, experiment.federation)
         own = next((m for m in job.problem.metrics if m.name != LOSS.name), LOSS)
         if metric is not None and own.name != metric.name:
             raise UsageError(f"One experiment measures {metric.name}, another {own.name}.", "Compare them one by one.")
         metric = own
         train = experiment.settings.train
-        for label in _chosen(job.algorithms, methods):
-            algorithm = job.algorithms[label]
-            each = per_round(
-                algorithm, job.problem, experiment.federation, cohort=train.cohort, weighting=train.weighting,
-                wire=job.wire,
-            )  # fmt: skip
+        for label in labels:
+            algorithm, each = job.algorithms[label], costs[label]
             budget = budget or each.times(train.rounds)
             rounds = affordable(each, budget, at)
             evaluation = replace(job.evaluation(label), groups=experiment.settings.evaluate.groups)
@@ -91,9 +90,7 @@ def compare(
             title = f"{prefix}{label}"
             settings = dict(experiment.settings.methods[label].resolved)
             if searched is not None and (tried := tries(experiment.settings.methods[label], searched.over[label])):
-                place = best_at_length(
-                    [built for _, built in tried], job, evaluation, rounds, seeds=_others(numbers, REFINING_SEEDS)
-                )
+                place = best_at_length(tried, job, evaluation, rounds, seeds=_others(numbers, REFINING_SEEDS))
                 settings, algorithm = {**settings, **tried[place].changed}, tried[place].algorithm
             done = sweep(
                 [algorithm], job.problem, experiment.federation, seeds=numbers, rounds=rounds, cohort=train.cohort,
@@ -126,6 +123,15 @@ def _chosen(known: Iterable[str], methods: Sequence[str] | None) -> list[str]:
         if label not in labels:
             raise UsageError(f"The experiment has no method {label!r}.", did_you_mean(label, labels))
     return list(methods)
+
+
+def _cost(job: Job, label: str) -> Spent:
+    """Of a method's round."""
+    train = job.settings.train
+    return per_round(
+        job.algorithms[label], job.problem, job.federation, cohort=train.cohort, weighting=train.weighting,
+        wire=job.wire,
+    )  # fmt: skip
 
 
 def _others(seeds: Sequence[int], number: int) -> list[int]:

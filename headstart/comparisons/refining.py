@@ -1,5 +1,6 @@
 """The steps that a search has found, tried again at full length: smaller and larger ones, with other seeds."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -14,12 +15,14 @@ from headstart.simulate import Evaluation, sweep
 from headstart.tuning import trains_without_adapting
 from headstart.tuning.choosing import score_of_table
 
-__all__ = ["REFINING_SEEDS", "Try", "best_at_length", "tries"]
+__all__ = ["REFINING_SEEDS", "Try", "best_at_length", "steadiest", "tries"]
 
 REFINING_SEEDS = 2
-ALONG = (1.0, 0.1, 0.3, 3.0, 10.0)
+MARGIN = 2.0
+"""How much larger steps may be without diverging, where a step is to be chosen."""
+ALONG = (1.0, 0.25, 0.5, 2.0, 4.0)
 """Multiples of the step that was found, where it is the only one of training; of equals the first is taken."""
-ACROSS = ((1.0, 1.0), (0.3, 1.0), (1.0, 0.3), (0.3, 0.3), (3.0, 1.0))
+ACROSS = ((1.0, 1.0), (0.5, 1.0), (1.0, 0.5), (0.5, 0.5), (2.0, 1.0))
 """The same where training also adapts: multiples of its step, and of that of adaptation."""
 STEPS = ("server_lr", "outer_lr")
 """By which the shared model moves, the first that a method has."""
@@ -49,14 +52,10 @@ def tries(method: Plan, searched: Collection[str]) -> list[Try]:
     return found
 
 
-def best_at_length(
-    algorithms: Sequence[Algorithm], job: Job, evaluation: Evaluation, rounds: int, *, seeds: Sequence[int]
-) -> int:
-    """Which of the algorithms serves validation clients best after all rounds, on average over seeds.
-
-    One that diverges with any seed is not chosen, unless all do.
-    """
+def best_at_length(tried: Sequence[Try], job: Job, evaluation: Evaluation, rounds: int, *, seeds: Sequence[int]) -> int:
+    """Which of the tries serves validation clients best after all rounds, on average over seeds, with some margin."""
     train = job.settings.train
+    algorithms = [one.algorithm for one in tried]
     looking = replace(evaluation, every=rounds, groups=("trained", "validation"))
     done = sweep(
         algorithms, job.problem, job.federation, seeds=seeds, rounds=rounds, cohort=train.cohort,
@@ -67,7 +66,30 @@ def best_at_length(
         np.mean([_score(last, place, seed, job, evaluation.steps[-1]) for seed in seeds], axis=0)
         for place in range(len(algorithms))
     ]
-    return min(range(len(scores)), key=lambda place: tuple(scores[place]))
+    return steadiest([one.changed for one in tried], [(float(value), float(loss)) for value, loss in scores])
+
+
+def steadiest(steps: Sequence[Mapping[str, float]], scores: Sequence[tuple[float, float]]) -> int:
+    """The place of the best score, of which less is better, with a margin; infinity is what has diverged.
+
+    A few seeds do not find that a step diverges with one in five. So steps are chosen only where twice as large ones
+    were tried, each by itself, and have not diverged; where there are none such, among all that have not.
+    """
+    held = [place for place, score in enumerate(scores) if math.isfinite(sum(score))]
+    safe = [place for place in held if (next_ := _larger(steps, place)) and set(next_) <= set(held)]
+    return min(safe or held or range(len(scores)), key=lambda place: scores[place])
+
+
+def _larger(steps: Sequence[Mapping[str, float]], place: int) -> list[int]:
+    """The tries of which one step is larger, within the margin, and the others are the same."""
+    digits = 1 + 1e-3  # that steps are rounded to
+    found = []
+    for other, sizes in enumerate(steps):
+        ratios = [sizes[name] / size if size else 1.0 for name, size in steps[place].items()]
+        grown = [ratio for ratio in ratios if ratio > digits]
+        if len(grown) == 1 and max(ratios) < MARGIN * digits and min(ratios) > 1 / digits:
+            found.append(other)
+    return found
 
 
 def _score(table: Any, algorithm: int, seed: int, job: Job, steps: int) -> tuple[float, float]:

@@ -15,12 +15,13 @@ from headstart.problems import Problem
 
 __all__ = ["LONG_SIZES", "Ladder", "Rung", "adaptation_cost", "affordable", "cost_of", "run_cost", "rungs", "size_of"]
 
-SETTINGS = 18
-"""How many settings of a method are tried, those beside the best of the first ones included."""
-BESIDE = 4
-"""How many of these are beside the best."""
-SHARES = ((1.0, 1 / 30), (0.5, 1 / 10), (0.14, 1.0))
-"""For every rung, which share of the first settings takes part, and which share of a run's rounds it has by its end."""
+SETTINGS = 20
+"""How many settings of a method are tried, those beside the best of the earlier ones included."""
+BESIDE = (0.2, 0.1)
+"""Which shares of these are beside the best of the first and of the second rung."""
+SHARES = ((1.0, 1 / 30), (0.5, 1 / 10), (0.36, 1 / 4), (0.07, 1.0))
+"""For every rung, how many settings take part, as a share of the first ones, and which share of all rounds it has by
+its end."""
 RUNS = 2.9
 """All rungs together train for no more rounds than so many runs have."""
 LONG = 30
@@ -70,19 +71,19 @@ class Ladder(NamedTuple):
 
 
 def rungs(rounds: int, settings: int = SETTINGS) -> tuple[Rung, ...]:
-    """Many settings for a few rounds, the best of them and others beside for more, and two for all: some diverge late.
+    """Many settings for a few rounds, the best and others beside for more, nearer each time, and the best for all.
 
     >>> [tuple(rung) for rung in rungs(300)]
-    [(14, 10, 0), (7, 30, 4), (2, 300, 0)]
+    [(14, 10, 0), (7, 30, 4), (5, 75, 2), (1, 300, 0)]
     >>> rungs(300, settings=1)
     (Rung(settings=1, rounds=300, beside=0),)
     """
     while True:
-        beside = min(BESIDE, settings // 4)
-        first = settings - beside
+        beside = [0, *(int(settings * share + 0.5) for share in BESIDE), 0]
+        first = settings - sum(beside)
         found = [
-            Rung(max(min(first, 2), round(first * share)), max(1, round(rounds * length)), beside * (place == 1))
-            for place, (share, length) in enumerate(SHARES)
+            Rung(max(1, round(first * share)), max(1, round(rounds * length)), new)
+            for (share, length), new in zip(SHARES, beside, strict=True)
         ]
         kept = [rung for i, rung in enumerate(found) if i == len(found) - 1 or rung.settings > found[i + 1].settings]
         if settings <= 2 or cost_of(kept) <= RUNS * rounds:

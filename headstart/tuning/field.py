@@ -82,20 +82,27 @@ def compete(
     plan = [(rung.settings, rung.rounds) for rung in rungs(rounds, len(points))] if halving else []
     plan = [(len(points), plan[0][1]), *plan[1:]] if plan else [(len(points), rounds)]
     if halving:
-        plan[-1] = (plan[-1][0], rounds)
+        # Nobody takes the place of what diverges late here, so that two are trained to the end.
+        plan[-1] = (max(plan[-1][0], min(2, len(points))), rounds)
     field = _Field(groups, min(rounds, 256), watch, method)
     lengths = np.diff([0, *(length for _, length in plan)])
     field.total = int(sum(number * length for (number, _), length in zip(plan, lengths, strict=True)))
     alive, rows = list(range(len(points))), {}
     metric = headline(groups[0].contest.problem)
+    sign = -1 if metric.higher_is_better else 1
     for number, (_, length) in enumerate(plan):
         field.advance(alive, length)
         score = field.judge(alive)
         for place, value in zip(alive, score.value, strict=True):
-            shown = float(value) * (-1 if metric.higher_is_better else 1) if np.isfinite(value) else None
+            shown = float(value) * sign if np.isfinite(value) else None
             rows[place] = {**points[place], "rounds": length, metric.name: shown}
         order = [alive[place] for place in score.order()]
         if number + 1 < len(plan):
             alive = sorted(order[: plan[number + 1][0]])
-    rest = sorted((place for place in rows if place not in order), key=lambda p: -rows[p]["rounds"])
+
+    def rank(place: int) -> tuple[int, float]:
+        shown = rows[place][metric.name]
+        return -rows[place]["rounds"], np.inf if shown is None else shown * sign
+
+    rest = sorted((place for place in rows if place not in order), key=rank)
     return [rows[place] for place in [*order, *rest]]

@@ -21,15 +21,19 @@ __all__ = ["search"]
 QUICK = Ladder((0, 1, 10, 30), 3, 100)
 """How settings are judged on the way."""
 WHOLE = Ladder((0, 1, 3, 10, 30, 100, 300), 12, 200)
-"""How to adapt is chosen from these, with the settings of the last rung."""
+"""How to adapt is chosen from these, with settings of the last rung."""
 QUICK_SHARE, WHOLE_SHARE = 0.2, 0.3
 """What these may cost, as shares of a run."""
 FREE = 4e10
 """What each of these may cost in any case, as a product of gradients of single samples and parameters: some seconds."""
 LOOKS = (1 / 2, 1.0)
 """When settings of the last rung are looked at, as shares of a run's rounds."""
-ATTEMPTS = 3
-"""So often others take the place of settings of the last rung that have diverged by its end."""
+FINALISTS = 2
+"""The most settings that are trained to the end together."""
+ATTEMPTS = 4
+"""So often settings are trained to the end, until one has not diverged by then."""
+GENTLER = 1.4
+"""The next ones have outer steps at least so many times smaller, those after them by the square of this, and so on."""
 OUTER = ("outer_lr", "server_lr")
 """The size of the shared model's steps, which are too large where training diverges."""
 MEMORY = 2**31
@@ -139,11 +143,13 @@ class _Halving:
         self.algorithms = [build(point) for point in points]
         later = sum(rung.beside for rung in plan)
         self.trials = contest.trials([*self.algorithms, *self.algorithms[:1] * later], int(min(contest.rounds, 256)))
+        # What is trained together with the best costs nothing.
+        self.finalists = min(max(plan[-1].settings, self.trials.together), FINALISTS, len(self.points))
         self.total = float(cost_of(plan))
         self.done = 0.0
         self.metric = headline(contest.problem)
         least = FREE / max(1, size_of(contest.problem))
-        looks = len(LOOKS) * self.rungs[-1].settings + 1
+        looks = len(LOOKS) * self.finalists + 1
         self.quick = self._affordable(QUICK, sum(rung.settings for rung in self.rungs[:-1]), QUICK_SHARE * cost, least)
         self.whole = self._affordable(WHOLE, looks, WHOLE_SHARE * cost, least)
         self.tried: dict[int, dict[str, Any]] = {}
@@ -165,11 +171,13 @@ class _Halving:
         alive = list(range(len(self.points)))
         # Where sharing brings nothing, clients had best take many steps of their own from where training begins.
         begun = self._judge([0], self.whole, _Sizes(self.sizes.smoothness, None)) if self.sizes.several else []
-        for rung, following in pairwise(self.rungs):
+        for closer, (rung, following) in enumerate(pairwise(self.rungs)):
             self._advance(alive, rung.rounds)
             scores = self._judge(alive, self.quick, self.sizes)
             order = [each.trial for each in sorted(scores, key=lambda each: each.rank)]
-            alive = sorted(order[: following.settings - following.beside]) + self._beside(order, following.beside)
+            new = self._beside(order, following.beside, closer)
+            number = self.finalists if following is self.rungs[-1] else following.settings
+            alive = sorted(order[: number - len(new)]) + new
         judged = self._to_the_end(alive)
         chosen = min(judged, key=lambda each: each.rank)
         way = min([each for each in judged if each.trial == chosen.trial] + begun, key=lambda each: each.rank)
@@ -182,11 +190,11 @@ class _Halving:
             tried=[self.tried[i] for i in sorted(self.tried)],
         )
 
-    def _beside(self, order: Sequence[int], number: int) -> list[int]:
-        """So many new settings beside the best that there are, before their first round."""
-        first, added = self.rungs[0].settings, list[int]()
+    def _beside(self, order: Sequence[int], number: int, closer: int) -> list[int]:
+        """So many new settings beside the best that there are, before their first round, closer from rung to rung."""
+        among, added = self.rungs[0].settings * 2 ** (len(self.ranges) * closer), list[int]()
         for trial in order:
-            for point in around(self.ranges, self.points[trial], number, first):
+            for point in around(self.ranges, self.points[trial], number, among):
                 if len(added) < number and point not in self.points and np.isfinite(self.values[trial]):
                     added.append(len(self.points))
                     self.points.append(point)
@@ -198,7 +206,7 @@ class _Halving:
         """What finalists are worth, of those that have not diverged by the last round; others take their place."""
         rounds, looked = self.contest.rounds, []
         waiting = sorted(set(self.values) - set(finalists), key=lambda trial: self._rank(trial))
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             judged = []
             for share in LOOKS:
                 if self._advance(finalists, max(1, round(share * rounds))):
@@ -207,18 +215,18 @@ class _Halving:
             lasting = {each.trial for each in judged[-len(finalists) :] if np.isfinite(each.value)}
             if lasting:
                 return [each for each in judged if each.trial in lasting]
-            waiting = self._gentler(waiting, finalists)
+            waiting = self._gentler(waiting, finalists, GENTLER ** (2**attempt))
             if not waiting:
                 break
             finalists, waiting = sorted(waiting[: len(finalists)]), waiting[len(finalists) :]
         return looked
 
-    def _gentler(self, waiting: list[int], diverged: list[int]) -> list[int]:
-        """Those with outer steps well below all that have diverged; all, where there is no outer step or none is."""
+    def _gentler(self, waiting: list[int], diverged: list[int], times: float) -> list[int]:
+        """Those with outer steps so many times below all that have diverged; all, where there are none."""
         name = next((name for name in OUTER if name in self.points[0]), None)
         if name is None:
             return waiting
-        most = min(self.points[trial][name] for trial in diverged) / 2
+        most = min(self.points[trial][name] for trial in diverged) / times
         return [trial for trial in waiting if self.points[trial][name] <= most] or waiting
 
     def _rank(self, trial: int) -> tuple[int, float]:

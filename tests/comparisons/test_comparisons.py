@@ -1,12 +1,14 @@
 """Comparisons: budgets by the accounts of real runs, seeds as runs of their own, and statistics by hand."""
 
+import math
+
 import numpy as np
 import pytest
 
 import headstart as hs
 from headstart.comparisons import Comparison, Entry, Spent, per_round
 from headstart.comparisons.budget import affordable
-from headstart.comparisons.refining import ACROSS, ALONG, best_at_length, tries
+from headstart.comparisons.refining import ACROSS, ALONG, Try, best_at_length, steadiest, tries
 from headstart.errors import UsageError
 from headstart.experiment.running import Job
 from headstart.metrics import ACCURACY, RMSE
@@ -103,7 +105,7 @@ def test_steps_are_tried_again_smaller_and_larger():
     of_two = tries(methods["per-fedavg"], searched["per-fedavg"])
     assert [tuple(one.changed) for one in of_two] == [("outer_lr", "inner_lr")] * len(ACROSS)
     assert of_two[0].changed == {name: methods["per-fedavg"].resolved[name] for name in ("outer_lr", "inner_lr")}
-    assert of_two[1].algorithm.outer_lr == pytest.approx(0.3 * of_two[0].algorithm.outer_lr)
+    assert of_two[1].algorithm.outer_lr == pytest.approx(0.5 * of_two[0].algorithm.outer_lr)
     of_one = tries(methods["fedavg"], searched["fedavg"])
     assert [one.changed["outer_lr"] / of_one[0].changed["outer_lr"] for one in of_one] == pytest.approx(ALONG)
     assert len(of_one) == len(of_two)
@@ -113,8 +115,34 @@ def test_steps_are_tried_again_smaller_and_larger():
 def test_the_best_at_full_length_is_not_one_that_diverges():
     experiment = hs.Experiment.from_toml(OPEN)
     job, evaluation = Job(experiment.settings, experiment.federation), hs.Evaluation(steps=(0, 1))
-    grid = [hs.fedavg(batch_size=5, local_steps=1, outer_lr=lr) for lr in (1e6, 1e-9, 0.02)]
+    grid = [Try({"outer_lr": lr}, hs.fedavg(batch_size=5, local_steps=1, outer_lr=lr)) for lr in (1e6, 1e-9, 0.02)]
     assert best_at_length(grid, job, evaluation, 20, seeds=[7]) == 2
+
+
+LOST = (math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("scores", "chosen"),
+    [
+        ([5, 4, 3, 2, 1], 3),  # nobody knows what lies beyond the largest
+        ([3, 4, 2, 1, LOST], 2),  # twice as much as the best is too much
+        ([2, 3, 4, LOST, LOST], 1),
+        ([LOST, 2, 3, LOST, LOST], 1),
+        ([LOST, LOST, LOST, LOST, LOST], 0),
+        ([2, 1, LOST, 3, 4], 0),
+    ],
+)
+def test_a_step_is_chosen_with_a_margin(scores, chosen):
+    steps = [{"outer_lr": 0.01 * factor} for factor in ALONG]
+    assert steadiest(steps, [score if score is LOST else (float(score), 0.0) for score in scores]) == chosen
+
+
+def test_a_margin_is_of_all_steps():
+    steps = [{"outer_lr": outer, "inner_lr": inner} for outer, inner in ACROSS]
+    assert steadiest(steps, [(3.0, 0.0), (2.0, 0.0), (4.0, 0.0), (5.0, 0.0), LOST]) == 1
+    assert steadiest(steps, [LOST, (2.0, 0.0), (3.0, 0.0), (5.0, 0.0), LOST]) == 3  # the others are beside a lost one
+    assert steadiest(steps, [(3.0, 0.0), LOST, (4.0, 0.0), (1.0, 0.0), (2.0, 0.0)]) == 0
 
 
 def test_only_shared_clients_and_seeds_count():

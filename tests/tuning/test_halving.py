@@ -17,8 +17,8 @@ ROUNDS = 120
 class FakeTrials:
     """Settings whose losses are given by a function of (setting's number, round, step size, steps)."""
 
-    def __init__(self, number, loss):
-        self.rounds, self.loss = np.zeros(number, int), loss
+    def __init__(self, number, loss, together=1):
+        self.rounds, self.loss, self.together = np.zeros(number, int), loss, together
         self.asked = []
 
     def advance(self, which, rounds, told=lambda done: None):
@@ -43,12 +43,12 @@ class FakeTrials:
 def searched(monkeypatch):
     """A function that searches by a loss function."""
 
-    def find(loss, **options):
+    def find(loss, together=1, **options):
         made = {}
 
         def trials(contest, algorithms, longest):
             made["rates"] = [float(each.outer_lr) for each in algorithms]
-            trials = FakeTrials(len(algorithms), lambda trial, *at: loss(made["rates"][trial], *at))
+            trials = FakeTrials(len(algorithms), lambda trial, *at: loss(made["rates"][trial], *at), together)
             trials.restarted = made["rates"].__setitem__
             return trials
 
@@ -84,23 +84,45 @@ def test_settings_that_diverge_late_are_not_chosen(searched):
     assert [rate for rate, value in told.items() if value is None], "and what diverged is on record"
 
 
-def test_a_diverging_finalist_leaves_the_choice_to_the_other(searched):
+def test_the_place_of_a_diverging_finalist_is_taken_by_a_gentler_one(searched):
     fastest = max(searched(_learning)[1]["rates"])
     found, made = searched(
         lambda rate, round_, *way: np.nan if rate == fastest and round_ == ROUNDS else _learning(rate, round_, *way)
     )
-    assert found.settings["outer_lr"] == sorted(made["rates"])[-2]
+    chosen = found.settings["outer_lr"]
+    assert 1 < fastest / chosen < 2, "one of the next ones, not any"
+    rounds = {row["outer_lr"]: row["rounds"] for row in found.tried}
+    assert rounds[fastest] == rounds[chosen] == ROUNDS
+    assert sorted(rounds.values())[-3] < ROUNDS, "and nobody else was trained to the end"
+    assert len(rounds) == len(made["rates"])
 
 
-def test_what_lies_beside_the_best_is_tried_too(searched):
+def test_two_that_one_program_trains_are_both_trained_to_the_end(searched):
+    fastest = max(searched(_learning)[1]["rates"])
+
+    def loss(rate, round_, *way):
+        return np.nan if rate == fastest and round_ == ROUNDS else _learning(rate, round_, *way)
+
+    found, made = searched(loss, together=2)
+    assert found.settings["outer_lr"] == sorted(made["rates"])[-2], "the other is there when the best diverges"
+    assert sum(row["rounds"] == ROUNDS for row in found.tried) == 2
+
+
+def test_what_lies_beside_the_best_is_tried_closer_and_closer(searched):
     def loss(rate, round_, size, steps):
         return 1.0 + abs(np.log(rate / 0.95)) / (1 + round_)
 
-    found, made = searched(loss, settings=8)
-    first = made["rates"][:6]
-    nearest = min(first, key=lambda rate: abs(np.log(rate / 0.95)))
-    assert abs(np.log(found.settings["outer_lr"] / 0.95)) < abs(np.log(nearest / 0.95))
-    assert len(found.tried) == 8
+    def away(rate):
+        return abs(np.log(rate / 0.95))
+
+    found, made = searched(loss)
+    first, second, third = made["rates"][:14], made["rates"][14:18], made["rates"][18:]
+    assert min(map(away, second)) < min(map(away, first))
+    assert found.settings["outer_lr"] == min(made["rates"], key=away)
+    best = min(first + second, key=away)
+    steps = [np.log(rate / best) for rate in third]
+    assert np.allclose(np.abs(steps), np.log(1000) / 14 / 4, rtol=1e-2), "a quarter of the way to a neighbour"
+    assert len(found.tried) == 20
 
 
 def test_where_sharing_brings_nothing_clients_adapt_as_they_would_alone(searched):

@@ -28,6 +28,7 @@ from headstart.core.composition import (
     as_composition,
 )
 from headstart.core.convolution import with_canonical_convolutions
+from headstart.core.cores import claim_cores
 from headstart.core.curvature import (
     CURVATURES,
     Automatic,
@@ -144,6 +145,7 @@ __all__ = [
     "with_canonical_convolutions",
 ]
 
+claim_cores()
 register(Curvature, CURVATURES)
 register(Optimizer, OPTIMIZERS)
 register(Schedule, SCHEDULES)

@@ -14,7 +14,7 @@ from headstart.errors import UsageError, did_you_mean
 from headstart.models.mlp import Dense
 from headstart.models.model import Model
 
-__all__ = ["CNN", "NORMALISATIONS", "Conv", "ConvBlock", "ConvNet", "native_convolution", "patch_convolution"]
+__all__ = ["CNN", "NORMALISATIONS", "Conv", "ConvBlock", "ConvNet", "convolve"]
 
 Normalisation = Literal["batch", "none"]
 
@@ -25,28 +25,13 @@ KERNEL, POOL = 3, 2
 EPSILON = 1e-3  # added to variances, as in MAML's code; it also bounds the derivatives where a feature is constant
 
 
-def native_convolution(x: Array, weight: Array, stride: int = 1) -> Array:
-    """Convolution of an odd width with zero padding, as XLA has it: what accelerators have kernels for."""
+def convolve(x: Array, weight: Array, stride: int = 1) -> Array:
+    """Convolution of an odd width with zero padding, as XLA has it.
+
+    What accelerators have kernels for; on a CPU a problem's loss gives it the form that is fast in compiled loops.
+    """
     around = [(weight.shape[0] // 2, weight.shape[0] // 2)] * 2
     return jax.lax.conv_general_dilated(x, weight, (stride, stride), around, dimension_numbers=("NHWC", "HWIO", "NHWC"))
-
-
-def patch_convolution(x: Array, weight: Array, stride: int = 1) -> Array:
-    """The same as one matrix product of the patch around every pixel.
-
-    Its derivatives of every order are matrix products too, also when clients with weights of their own are computed
-    together. XLA's convolution is then a grouped one, for which a CPU has no fast kernel.
-    """
-    (height, width), kernel = x.shape[1:3], weight.shape[0]
-    around = (kernel // 2, kernel // 2)
-    padded = jnp.pad(x, ((0, 0), around, around, (0, 0)))
-    shifted = [padded[:, i : i + height : stride, j : j + width : stride] for i in range(kernel) for j in range(kernel)]
-    return jnp.concatenate(shifted, axis=-1) @ weight.reshape(-1, weight.shape[-1])
-
-
-def convolve(x: Array, weight: Array, stride: int = 1) -> Array:
-    """Patches on a CPU, XLA's own convolution elsewhere."""
-    return (patch_convolution if jax.default_backend() == "cpu" else native_convolution)(x, weight, stride)
 
 
 def image_shape(inputs: tuple[int, ...]) -> tuple[int, int, int]:
@@ -107,12 +92,17 @@ class ConvBlock(eqx.Module):
         self.shift = jnp.zeros(filters) if normalised else bias
 
     def __call__(self, x: Array) -> Array:
-        x = convolve(x, self.weight)
-        if self.scale is not None:
-            x = x - jnp.mean(x, axis=(0, 1, 2))
-            x = x * (self.scale * jax.lax.rsqrt(jnp.mean(x * x, axis=(0, 1, 2)) + EPSILON))
-        # ReLU after pooling is the same as before it, on a quarter of the pixels.
-        return jax.nn.relu(pool(x + self.shift))
+        # Pooled first, what is as good after pooling: the ReLU, the shift, and the normalisation, whose sign goes into
+        # the weights because pooling takes the largest. They are on a quarter of the pixels then, and what is not
+        # pooled is written once and read for its moments alone. That is most of the memory traffic of a small network.
+        if self.scale is None:
+            return jax.nn.relu(pool(convolve(x, self.weight)) + self.shift)
+        sign = jnp.where(self.scale < 0, -1, 1)
+        x = convolve(x, self.weight * sign)
+        mean = jnp.mean(x, axis=(0, 1, 2))
+        variance = jnp.mean(jnp.square(x - mean), axis=(0, 1, 2))
+        scale = self.scale * sign * jax.lax.rsqrt(variance + EPSILON)
+        return jax.nn.relu((pool(x) - mean) * scale + self.shift)
 
 
 class ConvNet(eqx.Module):

@@ -1,3 +1,4 @@
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,9 +53,12 @@ def numpy_forward(params, x):
 
 
 def unsettled(params):
-    """Parameters moved away from scales of one and shifts of zero."""
+    """Parameters moved away from scales of one and shifts of zero; the first scale of every block is negative."""
     rng = np.random.default_rng(5)
-    return jax.tree.map(lambda a: jnp.asarray(np.asarray(a) + 0.1 * rng.normal(size=a.shape), a.dtype), params)
+    params = jax.tree.map(lambda a: jnp.asarray(np.asarray(a) + 0.1 * rng.normal(size=a.shape), a.dtype), params)
+    scales = [block.scale for block in params.blocks]
+    turned = [None if scale is None else scale.at[0].multiply(-1) for scale in scales]
+    return eqx.tree_at(lambda p: [b.scale for b in p.blocks], params, turned, is_leaf=lambda leaf: leaf is None)
 
 
 @pytest.mark.parametrize(
@@ -125,21 +129,42 @@ def test_both_forms_agree_in_value_gradient_and_curvature(monkeypatch, precision
 
             @jax.jit
             def values(params, v, batch):
-                gradient_and_product = jax.jvp(lambda w: jax.grad(problem.loss)(w, batch), (params,), (v,))
+                gradient_and_product = jax.jvp(lambda w: jax.grad(problem.objective())(w, batch), (params,), (v,))
                 return model.apply(params, batch.x), gradient_and_product
 
             return values(params, v, batch)
 
-        patches, native = (all_of_it(backend) for backend in FORMS)
-        assert patches[0].dtype == jnp.dtype(f"float{precision}")
-        assert_close(patches, native, tolerance)
+        canonical, native = (all_of_it(backend) for backend in FORMS)
+        assert canonical[0].dtype == jnp.dtype(f"float{precision}")
+        assert_close(canonical, native, tolerance)
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_block_is_the_textbooks_in_value_gradient_and_curvature():
+    def textbook(block, x):
+        x = conv.convolve(x, block.weight)
+        x = block.scale * (x - x.mean((0, 1, 2))) / jnp.sqrt(x.var((0, 1, 2)) + conv.EPSILON)
+        return conv.pool(jax.nn.relu(x + block.shift))
+
+    net, v = (unsettled(Conv((9, 7, 2), 3, filters=4, blocks=2).init(jax.random.key(seed))) for seed in (0, 1))
+    x = jnp.asarray(images(5, 9, 7, 2))
+
+    def all_of_it(apply):
+        def loss(block):
+            return jnp.sum(jnp.sin(apply(block, x)))
+
+        return loss(net.blocks[0]), jax.jvp(jax.grad(loss), (net.blocks[0],), (v.blocks[0],))
+
+    ours, theirs = (jax.jit(all_of_it, static_argnums=0)(apply) for apply in (conv.ConvBlock.__call__, textbook))
+    assert_close(ours, theirs, 1e-9)
 
 
 def test_the_convolution_follows_the_machine(monkeypatch):
-    x, weight = jnp.ones((1, 4, 4, 2)), jnp.ones((3, 3, 2, 3))
+    model = Conv((8, 8, 2), outputs=3, filters=4, blocks=2)
+    params, batch = model.init(jax.random.key(0)), hs.Examples(jnp.ones((2, 8, 8, 2)), jnp.arange(2))
     for backend in FORMS:
         monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
-        text = str(jax.make_jaxpr(lambda *both: conv.convolve(*both))(x, weight))
+        text = str(jax.make_jaxpr(hs.Classification(model).objective())(params, batch))
         assert ("conv_general_dilated" in text) == (backend == "gpu")
 
 

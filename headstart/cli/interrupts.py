@@ -1,4 +1,4 @@
-"""Ctrl-C: once to stop after the chunk of rounds that is running, twice to leave at once."""
+"""Ctrl-C: while modules are imported at once; in a run once to stop after a chunk of rounds, twice to leave at once."""
 
 import os
 import signal
@@ -7,13 +7,42 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
-__all__ = ["Stop", "interruptible"]
+__all__ = ["Stop", "interruptible", "quiet_imports"]
 
 LEFT = 130
 """The exit code, as shells have it."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SHOW_CURSOR = "\x1b[?25h"
+
+
+@contextmanager
+def quiet_imports() -> Iterator[None]:
+    """Leave without a traceback where Ctrl-C comes in the middle of an import; anywhere else it is Python's own.
+
+    An import that is cut short may come out as any error, of whoever imports. Nothing is written while modules are
+    imported, so that there is nothing to put in order.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # somebody else listens, or nobody does, as in what a shell runs in the background
+        return
+    signal.signal(signal.SIGINT, _leave_imports)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _leave_imports(number: int, frame: FrameType | None) -> None:
+    place = frame
+    while place is not None:
+        if place.f_code.co_filename.startswith("<frozen importlib"):
+            _say("\nStopped.\n")
+            os._exit(LEFT)
+        place = place.f_back
+    signal.default_int_handler(number, frame)
 
 
 class Stop:

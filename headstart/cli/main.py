@@ -6,14 +6,16 @@ start no JAX.
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from headstart.cli.algorithms import algorithms
+from headstart.cli.bench import bench
 from headstart.cli.compare import compare
 from headstart.cli.data import data_app
 from headstart.cli.deploy import deploy_app
+from headstart.cli.interrupts import quiet_imports
 from headstart.cli.model import adapt, export, inspect, predict
 from headstart.cli.plan import plan
 from headstart.cli.report import report
@@ -36,25 +38,38 @@ app = typer.Typer(
 def main() -> None:
     """Run the command; a user's mistake is one message and exit code 2, never a traceback."""
     try:
-        app(standalone_mode=True)
+        with quiet_imports():
+            app(standalone_mode=True)
     except HeadstartError as error:
         if "--debug" in sys.argv:
             raise
         _complain(error)
-        sys.exit(2 if isinstance(error, UsageError) else 1)
+        _leave(error, 2 if isinstance(error, UsageError) else 1)
     except MemoryError as error:
         if "--debug" in sys.argv:
             raise
         _complain(_no_memory(error))
-        sys.exit(1)
+        _leave(error, 1)
     except OSError as error:
         if "--debug" in sys.argv or error.errno is None:
             raise
         _complain(_no_file(error))
-        sys.exit(1)
+        _leave(error, 1)
     except KeyboardInterrupt:
         sys.stderr.write("Stopped.\n")
-        sys.exit(130)
+        _leave("it was stopped", 130)
+
+
+def _leave(error: object, code: int) -> NoReturn:
+    """End; where other hosts wait for this one, not before they know why, and without waiting for them."""
+    if "headstart.hosts" in sys.modules:
+        from headstart.hosts import crew
+
+        joined = crew()
+        if joined is not None:
+            joined.fail(str(error))
+            os._exit(code)
+    sys.exit(code)
 
 
 def _no_memory(error: MemoryError) -> HeadstartError:
@@ -108,5 +123,6 @@ app.command()(compare)
 app.command()(watch)
 app.command()(reproduce)
 app.command()(algorithms)
+app.command()(bench)
 app.add_typer(data_app, name="data")
 app.add_typer(deploy_app, name="deploy")

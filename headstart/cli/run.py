@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from headstart.cli.hosts import together
 from headstart.cli.options import (
     PANEL,
     Client,
@@ -83,6 +84,23 @@ def run(
     epsilon: Annotated[
         float | None, typer.Option(help="With --plan: what the mean squared gradient norm is to be at most.")
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="What each device may use, such as `4GB`; the same as `--set train.memory_limit=4GB`."
+        ),
+    ] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Compute the run on several machines, on each of which this same command is started: their names, the "
+            "first as NAME or NAME:PORT; `cluster` for what Kubernetes says, `alone` to ignore SLURM and Open MPI.",
+        ),
+    ] = None,
+    host: Annotated[
+        int | None, typer.Option(help="With --hosts: which of them this one is, from 0 on, if its name does not tell.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Train, adapt to every client, and print the comparison.
@@ -99,6 +117,8 @@ def run(
     `headstart run my.toml --watch --open` shows the report in a browser, which follows the run.
 
     `headstart run --resume runs/mine` continues it, bit for bit, after Ctrl-C or a crash.
+
+    `headstart run my.toml --out runs/mine --hosts node1,node2` on both machines runs it on both.
 
     From Python: `hs.Experiment.from_toml("my.toml", settings=["train.rounds=1000"], seed=1).run("runs/mine")`,
     `hs.Experiment.from_table("people.parquet", client="person", label="activity").run("runs/people")`,
@@ -118,7 +138,7 @@ def run(
         raise UsageError("--epsilon is what a plan is to reach, but there is no --plan.", "Add --plan.")
     given = {
         "EXPERIMENT": experiment, "--set": settings, "--seed": seed, "--out": out, "--data": data, "--plan": plan,
-        "--tune": tune,
+        "--tune": tune, "--memory": memory,
     }  # fmt: skip
     extra = [name for name, value in given.items() if value]
     if resume is not None and extra:
@@ -126,27 +146,53 @@ def run(
             f"--resume continues a run as it was configured; {', '.join(extra)} cannot change it.",
             "Leave that out, or start a new run without --resume.",
         )
-    import headstart as hs
-    from headstart.cli.terminal import watched_data
-
-    if resume is not None:
-        with _page(resume, watch, open):
-            code = _watched(hs.Experiment.from_run(resume), resume, resumed=True)
-    else:
-        if data is None:
-            asked = hs.Experiment.from_toml(experiment, settings=settings or [], seed=seed, tune=bool(tune))
-        else:
-            chosen = about if seed is None else {**about, "seed": seed}
-            with watched_data():
-                asked = hs.Experiment.from_table(
-                    data, experiment=experiment, settings=settings or [], tune=False if plan else tune, **chosen
-                )
-        if plan:
-            asked = _planned(asked, epsilon)
-        folder = out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
-        with _page(folder, watch, open):
-            code = _watched(asked, folder, resumed=False)
+    limit = [] if memory is None else [f'train.memory_limit="{memory}"']
+    asked = _Asked(experiment, [*(settings or []), *limit], seed, data, about, tune, plan, epsilon)
+    folder = resume or out or Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
+    with together(hosts, host, f"headstart run --resume {folder}") as crew:
+        if crew is not None:
+            folder = Path(crew.agree(str(folder)))
+        with _page(folder, watch and (crew is None or crew.leads), open):
+            code = _run(asked, folder, resumed=resume is not None)
     raise typer.Exit(code)
+
+
+class _Asked(NamedTuple):
+    """An experiment as it is asked for."""
+
+    experiment: Path | None
+    settings: list[str]
+    seed: int | None
+    data: str | None
+    about: dict[str, Any]
+    """What is said of the data."""
+    tune: bool | None
+    plan: bool
+    epsilon: float | None
+
+    def made(self) -> "Experiment":
+        """The experiment."""
+        import headstart as hs
+        from headstart.cli.terminal import watched_data
+
+        if self.data is None:
+            made = hs.Experiment.from_toml(
+                self.experiment, settings=self.settings, seed=self.seed, tune=bool(self.tune)
+            )
+        else:
+            chosen = self.about if self.seed is None else {**self.about, "seed": self.seed}
+            with watched_data():
+                made = hs.Experiment.from_table(
+                    self.data, experiment=self.experiment, settings=self.settings,
+                    tune=False if self.plan else self.tune, **chosen,
+                )  # fmt: skip
+        return _planned(made, self.epsilon) if self.plan else made
+
+
+def _run(asked: _Asked, folder: Path, *, resumed: bool) -> int:
+    import headstart as hs
+
+    return _watched(hs.Experiment.from_run(folder) if resumed else asked.made(), folder, resumed=resumed)
 
 
 @contextmanager
@@ -192,14 +238,18 @@ def _watched(experiment: "Experiment", folder: Path, *, resumed: bool) -> int:
     def title(label: str) -> str:
         return method_title(label, experiment.settings.methods[label].resolved)
 
+    def in_rounds(label: str) -> bool:
+        return bool(experiment.settings.methods[label].build().cost().gradients)
+
     if not resumed:
         say(experiment.notes)
     with interruptible(folder) as stop:
         start = experiment.resume if resumed else experiment.run
         with searching(title, stop) as told:
-            result = start(folder, callbacks=bars(title, stop), searching=told)
+            result = start(folder, callbacks=bars(title, stop, in_rounds), searching=told)
     if result.stopped is None:
-        _conclude(result)
+        if result.record.path is not None:  # which only the first of several hosts has
+            _conclude(result)
         return 0
     if result.stopped not in result.results:
         console.print(

@@ -45,16 +45,18 @@ def say(notes: Iterable[str]) -> None:
         console.print(f"[dim]•[/] {escape(note)}")
 
 
-def bars(title: Callable[[str], str], stop: Stop) -> Callable[[str], list[simulate.Callback]]:
-    """A bar for every method, which also stops it once Ctrl-C was pressed."""
-    return lambda label: [_Bar(title(label), stop)]
+def bars(
+    title: Callable[[str], str], stop: Stop, in_rounds: Callable[[str], bool] = lambda label: True
+) -> Callable[[str], list[simulate.Callback]]:
+    """A bar for every method, which also stops it once Ctrl-C was pressed; ``in_rounds`` says who trains in rounds."""
+    return lambda label: [_Bar(title(label), stop, in_rounds(label))]
 
 
 class _Bar(simulate.Callback):
     """Round, loss, the score of validation clients, rounds per second and time left."""
 
-    def __init__(self, title: str, stop: Stop):
-        self.title, self.stop = escape(title), stop
+    def __init__(self, title: str, stop: Stop, in_rounds: bool = True):
+        self.title, self.stop, self.in_rounds = escape(title), stop, in_rounds
 
     def on_start(self, run: Any, rounds: int) -> None:
         columns = (
@@ -82,7 +84,8 @@ class _Bar(simulate.Callback):
             speed=f"{progress.rounds_per_second:.1f} rounds/s",
         )
         if self.bar.disable and progress.round == progress.rounds:
-            console.print(f"{self.title}: {progress.rounds} rounds, loss {progress.loss:.4f}")
+            done = f"{progress.rounds} rounds, loss {progress.loss:.4f}"
+            console.print(f"{self.title}: {done if self.in_rounds else 'no rounds, every client trains by itself'}")
         return self._interrupted()
 
     def on_evaluation(self, evaluated: simulate.Evaluated) -> str | None:

@@ -18,6 +18,7 @@ from headstart.data.mapped import MappedClients
 from headstart.data.named import NamedData, list_data, prepare
 from headstart.data.rows import RowLists
 from headstart.data.samples import Samples
+from headstart.data.shared import SharedClients, share_of, shared_clients
 from headstart.data.tables import arrays, folder, images, open_data, partitioned, prepared, table
 from headstart.data.waves import WaveTasks, waves
 
@@ -37,6 +38,7 @@ __all__ = [
     "Part",
     "RowLists",
     "Samples",
+    "SharedClients",
     "WaveTasks",
     "arrays",
     "cifar10",
@@ -56,6 +58,8 @@ __all__ = [
     "prepare",
     "prepared",
     "shakespeare",
+    "share_of",
+    "shared_clients",
     "sine",
     "sources",
     "table",

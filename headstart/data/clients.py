@@ -60,8 +60,8 @@ class Clients(eqx.Module):
         """Some parts of some clients' data, at most ``room`` clients', and where among them each one's lie."""
         return self, ids
 
-    def most_at_once(self, parts: Sequence[Part], wanted: int) -> int:
-        """How many clients' data can be gathered together."""
+    def most_at_once(self, parts: Sequence[Part], wanted: int, most_bytes: int | None = None) -> int:
+        """How many clients' data can be gathered together; all that are wanted, for they are in memory already."""
         return wanted
 
 

@@ -62,10 +62,10 @@ class MappedClients:
         }
         return IndexedClients(jax.tree.map(read, self.pool), lists, self.transform), np.searchsorted(present, ids)
 
-    def most_at_once(self, parts: Sequence[Part], wanted: int) -> int:
+    def most_at_once(self, parts: Sequence[Part], wanted: int, most_bytes: int | None = None) -> int:
         """How many clients' data can be gathered together: ``wanted``, or fewer where they would take much memory."""
         rows = np.sum([self._largest_first[part] for part in parts], axis=0)
-        fitting = int(np.searchsorted(rows, GATHER_BYTES // self.row_bytes, "right"))
+        fitting = int(np.searchsorted(rows, (most_bytes or GATHER_BYTES) // self.row_bytes, "right"))
         return wanted if fitting == len(rows) else max(1, min(wanted, fitting))
 
     def shapes(self) -> ShapedSamples:

@@ -8,16 +8,25 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from headstart.config import PYTHON, Plan, type_path
 from headstart.core import Algorithm, Params
-from headstart.data import Federation, table
+from headstart.data import Federation
 from headstart.data.tables import Options
 from headstart.errors import UsageError
 from headstart.experiment.defaults import fitted, has_step_sizes, suiting
-from headstart.experiment.record import RunDirectory, load_run, read_manifest
-from headstart.experiment.running import Callbacks, Job, RunResult
+from headstart.experiment.hosted import opened, own_share, recorded_config
+from headstart.experiment.record import RunDirectory, RunRecord
+from headstart.experiment.running import Callbacks, Directory, Job, RunResult
 from headstart.experiment.searching import Watch, left_open, search_settings, with_found
 from headstart.experiment.settings import Settings, check_label
 from headstart.experiment.startup import start_jax
-from headstart.experiment.tables import LENIENT, OWN_DATA, data_section, read_tables, with_settings
+from headstart.experiment.tables import (
+    LENIENT,
+    OWN_DATA,
+    data_section,
+    given_options,
+    read_tables,
+    table_plan,
+    with_settings,
+)
 from headstart.problems import Problem
 from headstart.simulate import Callback, Evaluation, Sweep, sweep
 from headstart.simulate.identity import data_digest
@@ -134,11 +143,11 @@ class Experiment:
         if isinstance(data, (str, Path)):
             tables["data"] = data_section(data, **chosen)
         else:
-            tables["data"] = {"name": "own", PYTHON: type_path(data), **_given(chosen)}
+            tables["data"] = {"name": "own", PYTHON: type_path(data), **given_options(chosen)}
         if tables["data"]["name"] == "own":
             tables["data"] = {**LENIENT, **tables["data"]}
         tables = with_settings(suiting(tables, experiment is not None), settings)
-        plan = _table_plan(data, tables["data"]) if PYTHON in tables["data"] else None
+        plan = table_plan(data, tables["data"]) if PYTHON in tables["data"] else None
         federation = cls._of(tables, plan).federation
         if tune is None:
             tune = not has_step_sizes(tables["data"]["name"])
@@ -150,7 +159,7 @@ class Experiment:
     @classmethod
     def from_run(cls, path: str | Path) -> "Experiment":
         """The experiment that a run directory is the record of."""
-        return cls._of(read_manifest(Path(path))["config"])
+        return cls._of(recorded_config(Path(path)))
 
     @property
     def config(self) -> dict[str, Any]:
@@ -192,9 +201,12 @@ class Experiment:
         if out is None:
             ready = self if self.settings.tune is None else self.tuned(searching).experiment
             return Job(ready.settings, self.federation).run(None, callbacks)
-        with RunDirectory.create(
-            Path(out), self.config, list(self.settings.methods), data_digest(self.federation), job.privacy
-        ) as directory:
+
+        def begin() -> RunDirectory:
+            digest = data_digest(self.federation)
+            return RunDirectory.create(Path(out), self.config, list(self.settings.methods), digest, job.privacy)
+
+        with opened(Path(out), begin) as directory:
             return self._run_in(directory, callbacks, searching)
 
     def resume(self, path: str | Path, callbacks: Callbacks = (), searching: Watch = lambda told: None) -> RunResult:
@@ -202,23 +214,39 @@ class Experiment:
 
         A run of another experiment, or of data that has changed since, is refused.
         """
-        with RunDirectory.open(Path(path)) as directory:
-            directory.check(self.config, data_digest(self.federation))
+
+        def go_on() -> RunDirectory:
+            directory = RunDirectory.open(Path(path))
+            try:
+                directory.check(self.config, data_digest(self.federation))
+            except UsageError:
+                directory.close()
+                raise
+            return directory
+
+        with opened(Path(path), go_on) as directory:
             return self._run_in(directory, callbacks, searching)
 
-    def _run_in(self, directory: RunDirectory, callbacks: Callbacks, searching: Watch) -> RunResult:
+    def _run_in(self, directory: Directory, callbacks: Callbacks, searching: Watch) -> RunResult:
         ready = self
         if self.settings.tune is not None:
             if not directory.searched:
-                folder = directory.path / "tuning"
-                try:
-                    tuned = self.tuned(searching, folder)
-                except SearchStopped:
-                    open_ = (label for label in self.settings.methods if not (folder / f"{label}.json").exists())
-                    return RunResult({}, load_run(directory.path), next(open_, None))
-                directory.found(tuned.experiment.config, dict(tuned.found))
+                stopped = directory.led(lambda own: self._search_in(own, searching))
+                if stopped is not None:
+                    return RunResult({}, directory.record(lambda: RunRecord.of_results(self.config, {}, 0)), stopped)
             ready = self._with(directory.manifest["config"])
+        self.__dict__["federation"] = ready.__dict__["federation"] = own_share(self.federation)
         return Job(ready.settings, self.federation).run(directory, callbacks)
+
+    def _search_in(self, directory: RunDirectory, searching: Watch) -> str | None:
+        """Search settings and write them into the record; the method at which the search was stopped, if it was."""
+        folder = directory.path / "tuning"
+        try:
+            tuned = self.tuned(searching, folder)
+        except SearchStopped:
+            return next(label for label in self.settings.methods if not (folder / f"{label}.json").exists())
+        directory.found(tuned.experiment.config, dict(tuned.found))
+        return None
 
     def tuned(
         self,
@@ -297,6 +325,7 @@ class Experiment:
             list(job.algorithms.values())[:1] if algorithms is None else algorithms, job.problem, self.federation,
             seeds=seeds, rounds=train.rounds, cohort=train.cohort, weighting=train.weighting, wire=job.wire,
             evaluation=self.settings.evaluate, final=final, measure=measure, devices=devices,
+            memory_limit=train.memory_limit,
             checkpoint=checkpoint, checkpoint_seconds=checkpoint_seconds, callbacks=callbacks,
         )  # fmt: skip
 
@@ -376,16 +405,3 @@ def _refuse_to_search(job: Job) -> None:
 def _changed(tables: Mapping[str, Any], settings: Iterable[str], seed: int | None) -> dict[str, Any]:
     changed = with_settings(tables, settings)
     return changed if seed is None else {**changed, "seed": seed}
-
-
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _table_plan(data: Any, section: Mapping[str, Any]) -> Plan:
-    """The plan of a table that is no file, with the options of its section."""
-    options = {name: value for name, value in section.items() if name not in ("name", PYTHON)}
-    for role in ("client", "label"):
-        if role not in options:
-            raise UsageError(f"Which column is the {role}?", f"Name it with {role}.")
-    return Plan(lambda: table(data, **options), {}, dict(section))

@@ -23,11 +23,20 @@ class BestRound(Callback):
     """Keeps the state of the round with the best score after ``steps`` steps of adaptation.
 
     A checkpoint is written before a round is told of here. So of a run that is resumed, every round is in ``folder``
-    that was the best before its checkpoint, and the checkpoint's own state is at hand.
+    that was the best before its checkpoint, and the checkpoint's own state is at hand. ``agree`` gives what the first
+    of several hosts says.
     """
 
-    def __init__(self, problem: Problem, steps: int, folder: Path | None, told: Callable[[], pa.Table | None]):
+    def __init__(
+        self,
+        problem: Problem,
+        steps: int,
+        folder: Path | None,
+        told: Callable[[], pa.Table | None],
+        agree: Callable[[bool], bool] = lambda has: has,
+    ):
         self.problem, self.steps, self.folder, self._told = problem, steps, folder, told
+        self._agree = agree
         self.round = 0
         self.state: RunState | None = None
         self._best: Score | None = None
@@ -47,6 +56,8 @@ class BestRound(Callback):
             self._keep(run.round, run.state)
         elif self.folder is not None and self._file(self.round).exists():
             self.state, _ = read_tree(self._file(self.round), run.state)
+        if self._agree(self.state is not None) and self.state is None:
+            self.state = run.state  # the first of several hosts has the one that counts
 
     def on_evaluation(self, evaluated: Evaluated) -> str | None:
         score = score_of_table(evaluated.table, self.problem, self.steps)

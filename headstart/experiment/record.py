@@ -13,7 +13,7 @@ checkpoint and the tables up to its round are there; later tables are dropped on
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -120,9 +120,17 @@ class RunDirectory:
                 "Bring the data back as it was, or start a new run with the data of today.",
             )
 
+    def led(self, find: Callable[["RunDirectory"], str | None]) -> str | None:
+        """What is found with this directory; of several hosts only the first one looks."""
+        return find(self)
+
     def journal(self, method: str, keep: int) -> "MethodJournal":
         """The journal of one method of the run."""
         return MethodJournal(self.path / method, keep)
+
+    def record(self, in_memory: Callable[[], "RunRecord"]) -> "RunRecord":
+        """What the folder holds."""
+        return load_run(self.path)
 
     def close(self) -> None:
         """Let another process have the run."""
@@ -151,6 +159,20 @@ class MethodJournal:
     def done(self) -> bool:
         """Whether the method has been trained to the end."""
         return (self.path / "model.json").exists()
+
+    @property
+    def told(self) -> "MethodJournal":
+        """What the training loop tells of the run."""
+        return self
+
+    @property
+    def kept(self) -> Path | None:
+        """Where the best round is kept."""
+        return self.path / "kept"
+
+    def agree(self, value: Any) -> Any:
+        """What all hosts take for true; here is only one."""
+        return value
 
     @property
     def restorable(self) -> bool:

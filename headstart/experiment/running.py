@@ -14,8 +14,9 @@ from headstart.artifact import Predictor, trained_model
 from headstart.core import Algorithm, cohort_size
 from headstart.data import Federation
 from headstart.errors import CannotWrite, UsageError
+from headstart.experiment.hosted import HostsDirectory, HostsMethodJournal
 from headstart.experiment.keeping import BestRound
-from headstart.experiment.record import MethodJournal, RunDirectory, RunRecord, load_run, versions
+from headstart.experiment.record import MethodJournal, RunDirectory, RunRecord, versions
 from headstart.experiment.settings import Settings
 from headstart.simulate import Callback, Evaluation, Result, train
 from headstart.simulate.evaluate import in_group
@@ -23,12 +24,15 @@ from headstart.simulate.identity import data_digest
 from headstart.simulate.train import Diverging
 from headstart.wire import PrivacySpent, Wire, privacy_spent
 
-__all__ = ["Callbacks", "Job", "RunResult", "Trainer"]
+__all__ = ["Callbacks", "Directory", "Job", "OneJournal", "RunResult", "Trainer"]
 
 Callbacks = Sequence[Callback] | Callable[[str], Sequence[Callback]]
 """Who watches a run: the same for all methods, or what a function of the method's name returns."""
 
-Trainer = Callable[["Job", str, MethodJournal | None, Sequence[Callback], Diverging], Result]
+Directory = RunDirectory | HostsDirectory
+OneJournal = MethodJournal | HostsMethodJournal
+
+Trainer = Callable[["Job", str, OneJournal | None, Sequence[Callback], Diverging], Result]
 """What trains a method of a job, by its name, with its journal, those who watch, and what to do if it diverges."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -89,7 +93,7 @@ class Job:
             replace(settings.evaluate, inner_lr=adapting.inner_lr).adapting(self.algorithms[label])
         self.privacy = None if self.wire is None else self._spent(self.wire)
 
-    def run(self, directory: RunDirectory | None, callbacks: Callbacks) -> RunResult:
+    def run(self, directory: Directory | None, callbacks: Callbacks) -> RunResult:
         """Train every method that is not done yet, in the directory or, if there is none, in memory alone."""
         rounds = self.settings.train.rounds
         results: dict[str, Result] = {}
@@ -109,11 +113,11 @@ class Job:
                     journal.finish(result, None if lost else self._model(label, result))
             except (CannotWrite, OSError) as error:
                 raise _kept(error, directory) from error
-        if directory is None:
-            record = RunRecord.of_results(self.settings.resolved, results, rounds, self.privacy)
-        else:
-            record = load_run(directory.path)
-        return RunResult(results, record, stopped)
+
+        def in_memory() -> RunRecord:
+            return RunRecord.of_results(self.settings.resolved, results, rounds, self.privacy)
+
+        return RunResult(results, in_memory() if directory is None else directory.record(in_memory), stopped)
 
     def _model(self, label: str, result: Result) -> Predictor:
         """What a method has trained, as its file has it."""
@@ -135,7 +139,7 @@ class Job:
         size = cohort_size(train.cohort, clients)
         return privacy_spent(wire, train.rounds, size, clients, self._secret_cohorts)
 
-    def _train(self, label: str, journal: MethodJournal | None, callbacks: Sequence[Callback]) -> Result:
+    def _train(self, label: str, journal: OneJournal | None, callbacks: Sequence[Callback]) -> Result:
         evaluation, keeps = self.evaluation(label), self.settings.train.keep == "best"
         best = self._best_round(evaluation, journal) if keeps else None
         # A method that others are compared with does not end the run; nor does one that has a round to go back to.
@@ -148,7 +152,7 @@ class Job:
         done = journal is not None and journal.done
         return result.with_model_of(best.round, best.state, None if done else replace(evaluation, groups=("new",)))
 
-    def _best_round(self, evaluation: Evaluation, journal: MethodJournal | None) -> BestRound:
+    def _best_round(self, evaluation: Evaluation, journal: OneJournal | None) -> BestRound:
         """What keeps the best round; of a method that is done, among those that were evaluated as it trained."""
 
         def told() -> pa.Table | None:
@@ -158,8 +162,9 @@ class Job:
             new = in_group("new", *(_flags(table, name) for name in ("held_out", "validation")))
             return table.filter(pa.array(~new))
 
-        folder = None if journal is None else journal.path / "kept"
-        return BestRound(self.problem, evaluation.steps[-1], folder, told)
+        if journal is None:
+            return BestRound(self.problem, evaluation.steps[-1], None, told)
+        return BestRound(self.problem, evaluation.steps[-1], journal.kept, told, journal.agree)
 
     def evaluation(self, label: str) -> Evaluation:
         """How a method's clients are evaluated.
@@ -180,7 +185,7 @@ class Job:
 
 
 def simulated(
-    job: Job, label: str, journal: MethodJournal | None, callbacks: Sequence[Callback], diverging: Diverging
+    job: Job, label: str, journal: OneJournal | None, callbacks: Sequence[Callback], diverging: Diverging
 ) -> Result:
     """Train a method in this process, with the data of all clients."""
     settings = job.settings.train
@@ -203,7 +208,8 @@ def simulated(
         at_once=settings.at_once,
         chunk=settings.chunk,
         memory=memory,
-        journal=journal,
+        memory_limit=settings.memory_limit,
+        journal=None if journal is None else journal.told,
         callbacks=callbacks,
         wire=job.wire,
         diverging=diverging,
@@ -217,7 +223,7 @@ def _flags(table: pa.Table, name: str) -> Any:
     return np.zeros(len(table), bool)
 
 
-def _kept(error: OSError | CannotWrite, directory: RunDirectory | None) -> Exception:
+def _kept(error: OSError | CannotWrite, directory: Directory | None) -> Exception:
     """What a disk without room means for the run: all that was recorded before is whole."""
     full = isinstance(error, CannotWrite) or error.errno in NO_ROOM
     if directory is None or not full:

@@ -13,6 +13,7 @@ from headstart.experiment.sections import Adapting, Searching, adapt_section, tu
 from headstart.models import MODELS
 from headstart.problems import Problem, problem_for
 from headstart.simulate import Backend, Evaluation
+from headstart.simulate.fitting import Bound
 
 __all__ = ["Settings", "Training", "accepted_settings", "check_label", "named"]
 
@@ -34,6 +35,8 @@ class Training:
     chunk: int | None = None
     memory: Literal["ram", "disk"] = "ram"
     """Where clients' memories live; ``disk`` for more of them than RAM holds."""
+    memory_limit: str | None = None
+    """What a device may use, such as "4GB"; clients at once and the length of chunks follow from it."""
     keep: Literal["last", "best"] = "last"
     """Which round's model is the result; ``best`` for clients of validation, and then new clients are looked at once,
     at the end."""
@@ -45,6 +48,8 @@ class Training:
         checks.whole("train.keep_checkpoints", self.keep_checkpoints, 1)
         if isinstance(self.cohort, float):
             checks.in_unit_interval("train.cohort", self.cohort)
+        if self.memory_limit is not None:
+            Bound(self.memory_limit)
         for name in ("devices", "at_once", "chunk"):
             if getattr(self, name) is not None:
                 checks.whole(f"train.{name}", getattr(self, name), 1)
@@ -206,7 +211,7 @@ def _methods(tables: Mapping[str, Any]) -> tuple[dict[str, Plan], dict[str, Any]
     own = tables.get("algorithm", {})
     planned = _method(own, "algorithm")
     plans = {planned.resolved["name"]: planned}
-    baselines = {}
+    baselines, unsaid = {}, set()
     for label, table in tables.get("baselines", {}).items():
         if not isinstance(table, Mapping):
             raise UsageError(f"baselines.{label} = {table!r} is not a section.", f"Write it as [baselines.{label}].")
@@ -215,7 +220,10 @@ def _methods(tables: Mapping[str, Any]) -> tuple[dict[str, Plan], dict[str, Any]
         inherited = {key: value for key, value in own.items() if key in accepted}
         plans[label] = _method({**inherited, **table}, f"baselines.{label}")
         baselines[label] = plans[label].resolved
-    return plans, {"algorithm": planned.resolved, "baselines": baselines}
+        unsaid |= accepted.keys() - baselines[label].keys()
+    # What the algorithm has by default and a baseline has not is left unsaid: read again, the baseline would take it.
+    algorithm = {key: value for key, value in planned.resolved.items() if key in own or key not in unsaid}
+    return plans, {"algorithm": algorithm, "baselines": baselines}
 
 
 def check_label(label: str, taken: Mapping[str, Any]) -> None:

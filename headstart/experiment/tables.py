@@ -7,12 +7,22 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from headstart.config import plan
-from headstart.data import DATASETS, Federation
+from headstart.config import PYTHON, Plan, plan
+from headstart.data import DATASETS, Federation, table
 from headstart.data.partitions import Partition
 from headstart.errors import UsageError, did_you_mean
 
-__all__ = ["DEFAULT", "LENIENT", "OWN_DATA", "data_section", "partition_of", "read_tables", "with_settings"]
+__all__ = [
+    "DEFAULT",
+    "LENIENT",
+    "OWN_DATA",
+    "data_section",
+    "given_options",
+    "partition_of",
+    "read_tables",
+    "table_plan",
+    "with_settings",
+]
 
 DEFAULT = "default.toml"
 """The experiment of `headstart run`."""
@@ -117,3 +127,17 @@ def partition_of(data: str | Path, settings: Iterable[str] = ()) -> Partition:
             "Look at another data set.",
         )
     return federation.partition
+
+
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that are not ``None``."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def table_plan(data: Any, section: Mapping[str, Any]) -> Plan:
+    """The plan of a table that is no file, with the options of its section."""
+    options = {name: value for name, value in section.items() if name not in ("name", PYTHON)}
+    for role in ("client", "label"):
+        if role not in options:
+            raise UsageError(f"Which column is the {role}?", f"Name it with {role}.")
+    return Plan(lambda: table(data, **options), {}, dict(section))

@@ -5,7 +5,8 @@ from headstart.simulate.ensemble import Ensemble
 from headstart.simulate.evaluate import Evaluation, score_client, summarize, summarized_metrics
 from headstart.simulate.journal import FolderJournal, Journal
 from headstart.simulate.rounds import Backend, RoundPlan, RunState, trace_count
-from headstart.simulate.simulation import Simulation, check
+from headstart.simulate.setting import check
+from headstart.simulate.simulation import Simulation
 from headstart.simulate.sweep import Scores, Sweep, sweep
 from headstart.simulate.train import Result, train
 

@@ -76,9 +76,9 @@ def drive(
         stop = _first(callback.on_evaluation(Evaluated(0, table, run.state)) for callback in callbacks)
     while run.round < rounds and stop is None:
         step = min(pace.length, rounds - run.round, every - run.round % every)
-        began = time.perf_counter()
         table = run.advance(step, capacity)
-        seconds = time.perf_counter() - began
+        # As the run tells it, for on several hosts all must go on with chunks of one length.
+        seconds = max(float(np.sum(table["seconds"].to_numpy())), 1e-9)
         pace.took(step, seconds)
         check(run, table)
         journal.rounds(table)

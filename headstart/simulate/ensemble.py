@@ -16,6 +16,7 @@ from headstart.data import Federation, MappedClients
 from headstart.errors import UsageError
 from headstart.problems import Problem
 from headstart.simulate.evaluate import Evaluation, score_table
+from headstart.simulate.fitting import Bound, largest_fitting, program_bytes
 from headstart.simulate.members import (
     RUNS_AT_ONCE,
     Member,
@@ -59,6 +60,7 @@ class Ensemble:
         weighting: Weighting = "uniform",
         wire: Wire | None = None,
         devices: int | None = None,
+        memory_limit: str | int | None = None,
         measure: Measure | None = None,
     ):
         checks.whole("the number of algorithms", len(algorithms), 1)
@@ -96,6 +98,7 @@ class Ensemble:
         self._advances: dict[int, Any] = {}
         self._evaluates: dict[Any, Any] = {}
         self._width = 0
+        self._bound = Bound.of(memory_limit)
 
     @property
     def state(self) -> RunState:
@@ -121,7 +124,7 @@ class Ensemble:
         self._runs = self._runs._replace(state=state)
         cohorts = jax.device_get(cohorts)
         drawn = [
-            self._first.samples(jax.tree.map(lambda rows, run=run: rows[run], cohorts), rounds)
+            self._first.setting.samples(jax.tree.map(lambda rows, run=run: rows[run], cohorts), rounds)
             for run in range(self.number)
         ]
         numbers = np.arange(self.round, self.round + rounds)
@@ -159,11 +162,20 @@ class Ensemble:
     def _program(self, capacity: int) -> Any:
         """The compiled chunk, which is made ahead so that its time is no run's."""
         if capacity not in self._advances:
-            one = partial(advance_member, self.problem, self.plan, self.wire, capacity)
-            advance = over_members(one, self._at_once, self._devices)
-            lowered = advance.lower(self._runs, self.federation.clients, jnp.int32(0), jnp.int32(1))
-            self._advances[capacity] = lowered.compile()
+            if self._bound is not None:
+
+                def needed(at_once: int) -> int:
+                    return program_bytes(self._compiled(capacity, at_once))
+
+                share = min(self._at_once, -(-self.number // self._devices))
+                self._at_once = largest_fitting(self._bound, share, needed, "A sweep of these runs")
+            self._advances[capacity] = self._compiled(capacity, self._at_once)
         return self._advances[capacity]
+
+    def _compiled(self, capacity: int, at_once: int) -> Any:
+        one = partial(advance_member, self.problem, self.plan, self.wire, capacity)
+        advance = over_members(one, at_once, self._devices)
+        return advance.lower(self._runs, self.federation.clients, jnp.int32(0), jnp.int32(1)).compile()
 
     def _scores(self, evaluation: Evaluation, ids: np.ndarray) -> list[dict[str, np.ndarray]]:
         """For each number of steps and metric an array over (run, client)."""

@@ -20,6 +20,7 @@ from headstart.core import (
     check_size,
     checks,
     client_key,
+    tree,
     with_canonical_convolutions,
 )
 from headstart.data import Clients, Federation, Part
@@ -38,6 +39,7 @@ __all__ = [
     "score_client",
     "score_clients",
     "score_table",
+    "scores_of",
     "summarize",
     "summarized_metrics",
     "validating",
@@ -115,15 +117,33 @@ def evaluate(
     states: Callable[[np.ndarray], Any],
     key: Array,
     round_: int,
+    room: int | None = None,
 ) -> pa.Table:
     """One row per client and number of steps: round, client, whether held out, steps, and the problem's metrics.
 
     Where some of those held out are for validation, a further column says so. ``states`` gives the stacked states of
-    some clients.
+    some clients. What is gathered of some clients together takes at most ``room`` bytes, if that is given.
     """
     ids = evaluation.clients(federation)
+    scores = scores_of(evaluation, problem, algorithm, federation, ids, server, states, key, room)
+    return score_table(evaluation, federation, ids, round_, scores)
+
+
+def scores_of(
+    evaluation: Evaluation,
+    problem: Problem,
+    algorithm: Algorithm,
+    federation: Federation,
+    ids: np.ndarray,
+    server: Any,
+    states: Callable[[np.ndarray], Any],
+    key: Array,
+    room: int | None = None,
+) -> list[dict[str, np.ndarray]]:
+    """For each number of steps the metrics of some clients, one or more."""
     parts: tuple[Part, ...] = ("support", "query")
-    most = federation.clients.most_at_once(parts, BLOCK) // CLIENTS_AT_ONCE * CLIENTS_AT_ONCE
+    fitting = BLOCK if room is None else min(BLOCK, room // max(1, tree.nbytes(states(ids[:1]))))
+    most = federation.clients.most_at_once(parts, fitting, room) // CLIENTS_AT_ONCE * CLIENTS_AT_ONCE
     width = min(max(most, CLIENTS_AT_ONCE), -(-len(ids) // CLIENTS_AT_ONCE) * CLIENTS_AT_ONCE)
     adapting = evaluation.adapting(algorithm)
     scores = []
@@ -136,11 +156,10 @@ def evaluate(
             key, jnp.asarray(padded, jnp.int32), jnp.asarray(places, jnp.int32),
         )  # fmt: skip
         scores.append(jax.tree.map(lambda v, block=block: np.asarray(v, np.float64)[: len(block)], values))
-    joined = [
+    return [
         {name: np.concatenate([block[position][name] for block in scores]) for name in scores[0][position]}
         for position in range(len(evaluation.steps))
     ]
-    return score_table(evaluation, federation, ids, round_, joined)
 
 
 def score_table(

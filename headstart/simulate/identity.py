@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from headstart.data import Federation
+from headstart.data import Federation, shared_clients
 from headstart.errors import UsageError
 
 __all__ = ["Identity", "data_digest", "digest", "refuse_another"]
@@ -43,6 +43,9 @@ def digest(thing: Any) -> str:
 
 def data_digest(federation: Federation) -> str:
     """Of the clients, who they are and what they have; however their samples came to be dealt out."""
+    shared = shared_clients(federation)
+    if shared is not None:
+        return shared.digest
     tasks = federation.tasks
     return digest(
         (federation.clients, federation.names, federation.total, federation.trained, tasks and data_digest(tasks))

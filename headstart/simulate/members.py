@@ -14,7 +14,7 @@ from headstart.errors import UsageError
 from headstart.problems import Problem
 from headstart.simulate.evaluate import BLOCK, CLIENTS_AT_ONCE, Evaluation, score
 from headstart.simulate.rounds import Cohorts, RoundPlan, RunState, draw_cohorts, run_chunk
-from headstart.simulate.simulation import reported_type
+from headstart.simulate.setting import reported_type
 from headstart.wire import Wire
 
 __all__ = [

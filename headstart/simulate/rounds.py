@@ -26,10 +26,12 @@ from headstart.core import (
     tree,
 )
 from headstart.core.round import weighted
+from headstart.core.threefry import without_loops
 from headstart.data import Clients
 from headstart.problems import Problem
 
 __all__ = [
+    "CLIENT_AXIS",
     "Backend",
     "Cohorts",
     "RoundPlan",
@@ -37,12 +39,14 @@ __all__ = [
     "clients_at_once",
     "cohort_weights",
     "draw_cohorts",
+    "in_turn",
     "run_chunk",
     "trace_count",
 ]
 
-Backend = Literal["loop", "vmap", "sharded"]
-"""One client at a time in Python; all of a cohort in one program; that program on several devices."""
+Backend = Literal["auto", "loop", "vmap", "sharded"]
+"""One client at a time in Python; all of a cohort in one program; that program on several devices. ``auto`` takes
+several devices where there are some and a round is work enough for them."""
 
 CLIENT_AXIS = "clients"
 
@@ -80,6 +84,8 @@ class RoundPlan:
     """The most clients of a device that are computed together; ``None`` for all of them."""
     refreshes: bool = False
     """Whether a second, independent cohort refreshes its memories in every round."""
+    hosts: int = 1
+    """Machines, each with a share of the clients and with ``devices`` devices."""
 
     @property
     def group(self) -> int:
@@ -121,12 +127,16 @@ def clients_at_once(params: Params) -> int | None:
 
     A small model's round costs what starting its operations costs, so a CPU computes many clients in each.
     A large one's costs arithmetic and memory traffic: one client at a time stays in cache, and two or more fall
-    out of it. ``benchmarks/README.md`` has the measurements.
+    out of it. ``docs/speed.md`` has the measurements.
     """
     if jax.default_backend() != "cpu":
         return None
     return MOST_AT_ONCE if tree.nbytes(params) < SMALL_BYTES else 1
 
+
+Work = Callable[[RoundAt, Phase, Any, Any, Cohorts], tuple[tuple[Any, Any], Any]]
+"""Lets a cohort work in a phase of a round, from what was sent down and everyone's states: what is made of all that it
+sends and reports, and everyone's states after it."""
 
 _traces = 0
 
@@ -180,14 +190,23 @@ def run_chunk(
 
     The number of rounds is traced, so a short chunk runs the same program as a long one.
     """
+    keys = jax.tree.map(without_loops, keys)
     round_ = Round(algorithm, problem.objective(), keys, wire, plan.participation)
+    work = partial(_work, plan, problem, clients)
+    return in_turn(round_, plan.cohort, work, state, cohorts, first, rounds)
+
+
+def in_turn(
+    round_: Round, size: int, work: Work, state: RunState, cohorts: Cohorts, first: Array, rounds: Array
+) -> tuple[RunState, dict[str, Array]]:
+    """Rounds one after the other, of ``size`` clients each, whose cohorts are let ``work``."""
 
     def in_round(i: Array | int) -> Cohorts:
         return jax.tree.map(lambda rows: rows[i], cohorts)
 
     @jax.jit
     def one_round(state: RunState, cohort: Cohorts, k: Array) -> tuple[RunState, dict[str, Array]]:
-        return _drive(round_.at(k), plan, problem, clients, state, cohort)
+        return _drive(round_.at(k), size, work, state, cohort)
 
     # The jitted round is traced by eval_shape and found in its cache by the loop: one trace in all.
     _, shapes = jax.eval_shape(one_round, state, in_round(0), first)
@@ -201,9 +220,7 @@ def run_chunk(
     return jax.lax.fori_loop(0, rounds, body, (state, history))
 
 
-def _drive(
-    now: RoundAt, plan: RoundPlan, problem: Problem, clients: Clients, state: RunState, cohort: Cohorts
-) -> tuple[RunState, dict[str, Array]]:
+def _drive(now: RoundAt, size: int, work: Work, state: RunState, cohort: Cohorts) -> tuple[RunState, dict[str, Array]]:
     """One round: open it, let each phase's cohort work, close it."""
     global _traces
     _traces += 1
@@ -213,17 +230,17 @@ def _drive(
     for phase in now.round.phases:
         members = cohort if phase is Phase.WORK else cohort.refresh
         assert members is not None
-        (mean, metrics), everyone = _work(now, phase, plan, problem, clients, down, everyone, members)
+        (mean, metrics), everyone = work(now, phase, down, everyone, members)
         means.append(mean)
-    return RunState(now.close(state.server, tuple(means), plan.cohort), everyone), metrics
+    return RunState(now.close(state.server, tuple(means), size), everyone), metrics
 
 
 def _work(
-    now: RoundAt,
-    phase: Phase,
     plan: RoundPlan,
     problem: Problem,
     clients: Clients,
+    now: RoundAt,
+    phase: Phase,
     down: Any,
     everyone: Any,
     cohort: Cohorts,

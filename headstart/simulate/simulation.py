@@ -1,100 +1,33 @@
 """A federation in training: its state, and what moves it."""
 
-import inspect
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
-from headstart.core import (
-    FULL,
-    Algorithm,
-    Cost,
-    Keys,
-    Params,
-    Purpose,
-    RefreshingAlgorithm,
-    Round,
-    Weighting,
-    checks,
-    cohort_size,
-    run_key,
-    tree,
-)
-from headstart.data import Federation
+from headstart.core import Algorithm, Params, Round, Weighting, tree
+from headstart.data import Federation, MappedClients
 from headstart.devices import release_compiled_programs
-from headstart.errors import UsageError, did_you_mean
 from headstart.problems import Problem
 from headstart.simulate.evaluate import Evaluation, evaluate
 from headstart.simulate.feed import Feed, spread
+from headstart.simulate.fitting import Bound, largest_fitting, program_bytes
 from headstart.simulate.loop import run_loop
-from headstart.simulate.rounds import (
-    Backend,
-    Cohorts,
-    RoundPlan,
-    RunState,
-    clients_at_once,
-    run_chunk,
-)
+from headstart.simulate.rounds import Backend, Cohorts, RunState, draw_cohorts, run_chunk
+from headstart.simulate.setting import Setting, owned, reported_type
 from headstart.simulate.store import DiskStore, compact
-from headstart.wire import Wire, check_wire
+from headstart.wire import Wire
 
-__all__ = ["LARGEST_CHUNK", "Simulation", "check", "owned", "reported_type"]
+__all__ = ["LARGEST_CHUNK", "Simulation"]
 
 LARGEST_CHUNK = 512
 CHUNK_BYTES = 2**28
 """How much of the clients' memories a chunk may bring into RAM when they are kept on disk."""
-
-
-def check(
-    algorithm: Algorithm,
-    problem: Problem,
-    federation: Federation,
-    cohort: float | int,
-    weighting: Weighting,
-    wire: Wire | None = None,
-) -> None:
-    """Refuse what cannot be trained, saying why and what to do instead."""
-    name = type(algorithm).__name__
-    if weighting not in get_args(Weighting):
-        raise UsageError(f"There is no weighting {weighting!r}.", did_you_mean(weighting, get_args(Weighting)))
-    if federation.endless and not isinstance(cohort, int):
-        raise UsageError(
-            f"cohort = {cohort} is a share, but these tasks are endlessly many.", "Give cohort as a number of clients."
-        )
-    size = cohort_size(cohort, federation.trained)
-    if algorithm.needs_everyone and size < federation.trained:
-        raise UsageError(
-            f"{name} needs all {federation.trained} clients in every round, but cohort = {cohort}.",
-            "Set cohort to 1.0.",
-        )
-    objective = problem.objective()
-    if not inspect.isfunction(objective) and not isinstance(objective, algorithm.objectives):
-        raise UsageError(
-            f"{name} minimises a loss; it cannot work on a {type(problem).__name__}.",
-            "Choose an algorithm for such problems; `headstart algorithms` says what each one does.",
-        )
-    cost = algorithm.cost()
-    federation.check_batch(cost.largest_batch())
-    if federation.counts is None and (weighting == "samples" or FULL in cost.batches):
-        raise UsageError(
-            "These clients generate their samples and have no sample count.",
-            "Use weighting = 'uniform' and give batch sizes as numbers.",
-        )
-    if wire is not None:
-        check_wire(wire, name, algorithm.refuses, weighting, size)
-    slots, drawn = algorithm.task_slots()
-    fewest, most = federation.tasks_per_client
-    if slots < most or drawn > fewest:
-        raise UsageError(
-            f"{name} has room for {slots} tasks per client and looks at {drawn} per step, but clients have {fewest} to "
-            f"{most} tasks.",
-            f"Use a method that has tasks_per_client and set it to {most}, and tasks_per_step to at most {fewest}.",
-        )
 
 
 class Simulation:
@@ -117,43 +50,20 @@ class Simulation:
         devices: int | None = None,
         at_once: int | None = None,
         memory: str | Path | None = None,
+        memory_limit: str | int | None = None,
         wire: Wire | None = None,
     ):
         release_compiled_programs()
-        checks.whole("seed", seed, 0)
-        self.seed = seed
-        self.problem, self.federation, self.wire = problem, federation, wire
-        self.backend = backend
-        check(algorithm, problem, federation, cohort, weighting, wire)
-        if wire is not None and not wire.parts and wire.aggregator is None:
-            self.wire = None  # as if there were none, to the bit
-        if params is None:
-            params = problem.init(run_key(seed, Purpose.INIT))
-        params = jax.tree.map(owned, params)
-        if at_once is None:
-            at_once = clients_at_once(params)
-        else:
-            checks.whole("at_once", at_once, 1)
-        self.plan = RoundPlan(
-            clients=federation.trained,
-            cohort=cohort_size(cohort, federation.trained),
-            weighting=weighting,
-            devices=_device_count(backend, devices),
-            at_once=at_once,
-            refreshes=isinstance(algorithm, RefreshingAlgorithm),
-        )
-        self.keys = Keys.of(seed)
+        self.setting = Setting(
+            algorithm, problem, federation, cohort=cohort, weighting=weighting, seed=seed, params=params,
+            backend=backend, devices=devices, at_once=at_once, wire=wire,
+        )  # fmt: skip
+        self.seed, self.backend, self.plan = seed, self.setting.backend, self.setting.plan
+        self.problem, self.federation, self.wire = problem, federation, self.setting.wire
+        self.algorithm, self.keys, self.start = self.setting.algorithm, self.setting.keys, self.setting.start
+        self.evaluation_key = self.setting.evaluation_key
         self._feed = Feed(federation.clients, self.plan, self.keys)
-        self.evaluation_key = run_key(seed, Purpose.EVALUATE)
-        samples = problem.view(federation.clients.shapes())
-        self.algorithm = algorithm.prepare(problem.objective(), params, samples)
-        self.start = self.one_round.start(params, samples)
         own = self.start.client
-        if federation.endless and jax.tree.leaves(own):
-            raise UsageError(
-                f"{type(algorithm).__name__} keeps a memory for every client, but these tasks are endlessly many.",
-                "Use a method without memories between rounds, or a federation of finitely many tasks.",
-            )
         self.store = None
         everyone: Any = ()
         if memory is not None and jax.tree.leaves(own):
@@ -162,11 +72,14 @@ class Simulation:
             everyone = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (federation.trained, *leaf.shape)), own)
         self.round = 0
         self.state = jax.tree.map(owned, RunState(self.start.server, everyone))
+        self.bound = Bound.of(memory_limit)
+        if self.bound is not None and self.backend != "loop":
+            self._fit(self.bound)
 
     @property
     def one_round(self) -> Round:
         """The round as every driver has it."""
-        return Round(self.algorithm, self.problem.objective(), self.keys, self.wire, self.plan.participation)
+        return self.setting.one_round
 
     @property
     def down(self) -> Any:
@@ -202,7 +115,7 @@ class Simulation:
         # Arrow knows no floating-point numbers of 16 bits but IEEE's.
         values = {name: np.asarray(column[:rounds].astype(reported_type(column))) for name, column in metrics.items()}
         seconds = (time.perf_counter() - began) / rounds
-        table = self._account(values, cohorts, seconds)
+        table = self.setting.account(self.round, values, cohorts, seconds)
         self.round += rounds
         return table
 
@@ -214,14 +127,15 @@ class Simulation:
             self.algorithm,
             self.federation.tasks or self.federation,
             self.one_round.of_method(self.state.server),
-            self._new_states if self.federation.tasks else self.client_states,
+            self.setting.new_states if self.federation.tasks else self.client_states,
             self.evaluation_key,
             self.round,
+            self._room,
         )
 
     def client_states(self, ids: np.ndarray) -> Any:
         """The method's states of some clients, stacked; those that never train have new ones."""
-        fresh = self._new_states(ids)
+        fresh = self.setting.new_states(ids)
         if not jax.tree.leaves(fresh):
             return fresh
         known = np.minimum(ids, self.federation.trained - 1)
@@ -242,14 +156,39 @@ class Simulation:
     def largest_chunk(self) -> int:
         """How many rounds a chunk may have: with memories or samples on disk, as many as have room in RAM."""
         members = self.plan.members
-        rounds = self.federation.clients.most_at_once(["train"], LARGEST_CHUNK * members) // members
+        rounds = self.federation.clients.most_at_once(["train"], LARGEST_CHUNK * members, self._room) // members
         if self.store is not None:
-            rounds = min(rounds, CHUNK_BYTES // (members * self.store.row_bytes))
+            rounds = min(rounds, (self._room or CHUNK_BYTES) // (members * self.store.row_bytes))
         return max(1, rounds)
 
-    def _new_states(self, ids: np.ndarray) -> Any:
-        fresh = self.one_round.of_method(self.start.client)
-        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(ids), *leaf.shape)), fresh)
+    @property
+    def _room(self) -> int | None:
+        """How much of the samples, or of clients' memories, may be brought into RAM at once, where that is bounded."""
+        return None if self.bound is None else self.bound.chunk
+
+    def _fit(self, bound: Bound) -> None:
+        """Compute no more clients at once than the bound on memory allows, by what the compiled program says."""
+        capacity, once = self.largest_chunk(), jnp.asarray(0, jnp.int32)
+        clients, _ = self._feed.chunk(0, 1, capacity)
+        state = spread(self.state, self.plan.devices)
+        if self.store is not None:
+            rows = capacity * self.plan.members
+            own = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape), leaf.dtype), self.start.client)
+            state = RunState(state.server, own)
+
+        def needed(at_once: int) -> int:
+            plan = replace(self.plan, at_once=at_once)
+            cohorts = jax.eval_shape(lambda keys: draw_cohorts(plan, keys, once, capacity), self.keys)
+            program = run_chunk.lower(
+                self.problem, plan, self.algorithm, self.wire, clients, state, self.keys, cohorts, once, once
+            )
+            return program_bytes(program.compile())
+
+        beside = tree.nbytes(clients) if isinstance(self.federation.clients, MappedClients) else 0
+        fitting = largest_fitting(bound, self.plan.group, needed, "A round", beside)
+        if fitting < self.plan.group:
+            self.plan = self.setting.plan = replace(self.plan, at_once=fitting)
+            self._feed = Feed(self.federation.clients, self.plan, self.keys)
 
     def _load(self, store: DiskStore, cohorts: Cohorts, rounds: int) -> tuple[Cohorts, np.ndarray]:
         """Fetch the rows of a chunk's cohorts; cohorts then point at rows instead of clients."""
@@ -262,66 +201,3 @@ class Simulation:
         self.state = RunState(self.state.server, jax.tree.map(owned, rows))
         slots = [c._replace(slots=compact(np.asarray(c.clients), ids)) for c in drawn]
         return slots[0] if len(drawn) == 1 else slots[0]._replace(refresh=slots[1]), ids
-
-    def _account(self, metrics: dict[str, np.ndarray], cohorts: Cohorts, seconds: float) -> pa.Table:
-        rounds, members = len(metrics["loss"]), self.plan.cohort
-        total = self.algorithm.cost()
-        phases, bytes_up = 1, self.one_round.up_bytes(self.start)
-        if cohorts.refresh is not None:
-            phases, bytes_up = 2, bytes_up + tree.nbytes(self.start.ups[0])
-        columns = {
-            "round": np.arange(self.round, self.round + rounds),
-            **metrics,
-            "gradients": np.full(rounds, round(members * total.gradients), np.int64),
-            "products": np.full(rounds, round(members * total.products), np.int64),
-            "samples": np.rint(self.samples(cohorts, rounds)).astype(np.int64),
-            "bytes_up": np.full(rounds, members * bytes_up, np.int64),
-            "bytes_down": np.full(rounds, phases * members * self.one_round.down_bytes(self.start), np.int64),
-            "seconds": np.full(rounds, seconds),
-        }
-        return pa.table(columns)
-
-    def samples(self, cohorts: Cohorts, rounds: int) -> np.ndarray:
-        """The samples drawn in each of the first ``rounds`` rounds, by clients that refresh their memories too."""
-        total = self.algorithm.cost()
-        if cohorts.refresh is None:
-            return self._samples(total, cohorts, rounds)
-        assert isinstance(self.algorithm, RefreshingAlgorithm)
-        refresh = self.algorithm.refresh_cost()
-        work = self._samples(total.without(refresh), cohorts, rounds)
-        return work + self._samples(refresh, cohorts.refresh, rounds)
-
-    def _samples(self, cost: Cost, cohorts: Cohorts, rounds: int) -> np.ndarray:
-        """The samples that a cohort draws in each round."""
-        if FULL not in cost.batches:
-            return np.full(rounds, self.plan.cohort * cost.samples(0))
-        assert self.federation.counts is not None
-        counts = self.federation.counts["train"][np.asarray(cohorts.clients)[:rounds, : self.plan.cohort]]
-        return cost.samples(0) * self.plan.cohort + cost.batches[FULL] * counts.sum(axis=1)
-
-
-def reported_type(column: jax.Array) -> Any:
-    """As what type a metric is reported."""
-    return column.dtype if column.dtype in (jnp.float32, jnp.float64) else jnp.float32
-
-
-def owned(leaf: Any) -> jax.Array:
-    """A copy, since a chunk is given the state's buffers, of a type that is not weak, since a chunk returns none."""
-    array = jnp.array(leaf, copy=True)
-    return jax.lax.convert_element_type(array, array.dtype)
-
-
-def _device_count(backend: Backend, devices: int | None) -> int:
-    if backend not in ("loop", "vmap", "sharded"):
-        raise UsageError(f"There is no backend {backend!r}.", "Choose one of: loop, vmap, sharded.")
-    if backend != "sharded":
-        if devices not in (None, 1):
-            raise UsageError(f"backend = {backend!r} runs on one device, not {devices}.", "Set backend = 'sharded'.")
-        return 1
-    here = jax.device_count()
-    if devices is not None and not 1 <= devices <= here:
-        raise UsageError(
-            f"{devices} devices are asked for, but JAX sees {here}.",
-            "Call headstart.use_cpu_devices(n) before anything touches JAX, or ask for fewer.",
-        )
-    return devices or here

@@ -136,6 +136,7 @@ def sweep(
     final: Evaluation | None = None,
     measure: Callable[[Params], dict[str, Array]] | None = None,
     devices: int | None = None,
+    memory_limit: str | int | None = None,
     checkpoint: Path | None = None,
     checkpoint_seconds: float = 30.0,
     callbacks: Sequence[Callback] = (),
@@ -145,7 +146,8 @@ def sweep(
     The algorithms must differ in numbers only, such as step sizes and averaging weights: what shapes depend on
     (batch sizes, local steps, curvature) is the same in all. A run is what ``train`` with its algorithm and seed
     does, to rounding; one that diverges goes on with NaN and does not disturb the others. Runs of a small model
-    are computed together, of a large one after another, on each of ``devices`` devices.
+    are computed together, of a large one after another, on each of ``devices`` devices, of which each may use
+    ``memory_limit`` (``"4GB"``, say).
 
     ``wire`` is what updates go through on their way to the server. ``final`` is another evaluation for the end, of
     more clients, say. ``measure`` computes numbers from every run's shared model whenever there is an evaluation.
@@ -164,7 +166,7 @@ def sweep(
     evaluation = evaluation or Evaluation()
     ensemble = Ensemble(
         algorithms, problem, federation, seeds=seeds, cohort=cohort, weighting=weighting, wire=wire,
-        devices=devices, measure=measure,
+        devices=devices, memory_limit=memory_limit, measure=measure,
     )  # fmt: skip
     journal = Unrecorded() if checkpoint is None else FolderJournal(checkpoint, keep=1)
     if checkpoint is not None:

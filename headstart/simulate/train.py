@@ -15,10 +15,13 @@ from jax import Array
 from headstart.core import Algorithm, Params, Round, Size, Weighting
 from headstart.data import Federation
 from headstart.errors import Diverged, UsageError
+from headstart.hosts import crew
 from headstart.problems import Problem
 from headstart.simulate.callbacks import Callback, Run, watched
 from headstart.simulate.drive import drive
 from headstart.simulate.evaluate import Evaluation, keeping, kept_round, summarize
+from headstart.simulate.hosted.simulation import HostedSimulation
+from headstart.simulate.hosted.together import HostedJournal, Together
 from headstart.simulate.identity import Identity, data_digest, digest
 from headstart.simulate.journal import Journal, Unrecorded
 from headstart.simulate.rounds import Backend, RunState
@@ -155,11 +158,12 @@ def train(
     seed: int = 0,
     params: Params | None = None,
     evaluation: Evaluation | None = None,
-    backend: Backend = "vmap",
+    backend: Backend = "auto",
     devices: int | None = None,
     at_once: int | None = None,
     chunk: int | None = None,
     memory: str | Path | None = None,
+    memory_limit: str | int | None = None,
     wire: Wire | None = None,
     journal: Journal | None = None,
     callbacks: Sequence[Callback] = (),
@@ -168,11 +172,14 @@ def train(
     """Train for ``rounds`` rounds and evaluate every client before and after it adapts.
 
     ``cohort`` is a share in (0, 1] (``1.0`` is everyone) or a number of clients. ``params`` starts from given
-    parameters instead of fresh ones. ``chunk`` fixes how many rounds run as one program between checkpoints;
-    left out, one round at first and then about a second's worth. ``memory`` names a folder to keep clients' states in,
-    where they would not fit in RAM. ``wire`` is what updates go through on their way to the server. ``journal`` is told
-    all that happens, and brings a run back that was stopped. ``callbacks`` watch the run and may stop it. Training that
-    is ``diverging`` is an error, or stops where it last was finite.
+    parameters instead of fresh ones. A cohort is computed on all cores, unless ``backend`` or ``devices`` say otherwise
+    or its work is too small to be divided; numbers are the same to rounding. ``chunk`` fixes how many rounds run as one
+    program between checkpoints; left out, one round at first and then about a second's worth. ``memory`` names a folder
+    to keep clients' states in, where they would not fit in RAM. ``memory_limit``, such as ``"4GB"``, is what a device
+    may use; how many clients are computed at once and how long chunks are follow from it. ``wire`` is what updates go
+    through on their way to the server. ``journal`` is told all that happens, and brings a run back that was stopped.
+    ``callbacks`` watch the run and may stop it. Training that is ``diverging`` is an error, or stops where it last was
+    finite.
 
     >>> import headstart as hs
     >>> federation = hs.data.sine(clients=5, held_out=1)
@@ -183,17 +190,40 @@ def train(
     (2, [0, 1])
     """
     evaluation = evaluation or Evaluation()
-    sim = Simulation(
-        algorithm, problem, federation, cohort=cohort, weighting=weighting, seed=seed, params=params,
-        backend=backend, devices=devices, at_once=at_once, memory=memory, wire=wire,
-    )  # fmt: skip
     identity: Identity = {}
     if journal is not None:
         identity = identity_of(algorithm, problem, federation, cohort, weighting, seed, params, wire)
-    return train_run(
-        sim, rounds=rounds, evaluation=evaluation, journal=journal, identity=identity, chunk=chunk,
-        callbacks=callbacks, diverging=diverging,
-    )  # fmt: skip
+    joined = crew()
+    if joined is None:
+        alone = Simulation(
+            algorithm, problem, federation, cohort=cohort, weighting=weighting, seed=seed, params=params,
+            backend=backend, devices=devices, at_once=at_once, memory=memory, memory_limit=memory_limit, wire=wire,
+        )  # fmt: skip
+        return train_run(
+            alone, rounds=rounds, evaluation=evaluation, journal=journal, identity=identity, chunk=chunk,
+            callbacks=callbacks, diverging=diverging,
+        )  # fmt: skip
+    _refuse_on_hosts(backend, memory)
+    with joined.blamed(jax.errors.JaxRuntimeError):
+        hosted = HostedSimulation(
+            joined, algorithm, problem, federation, cohort=cohort, weighting=weighting, seed=seed, params=params,
+            devices=devices, at_once=at_once, memory_limit=memory_limit, wire=wire,
+        )  # fmt: skip
+        return train_run(
+            hosted, rounds=rounds, evaluation=evaluation,
+            journal=journal if isinstance(journal, HostedJournal) else HostedJournal(joined, journal),
+            identity=identity, chunk=chunk, callbacks=[Together(joined, callbacks)], diverging=diverging,
+        )  # fmt: skip
+
+
+def _refuse_on_hosts(backend: Backend, memory: str | Path | None) -> None:
+    if backend == "loop":
+        raise UsageError("backend = 'loop' runs in one process, not on several hosts.", "Leave the hosts out.")
+    if memory is not None:
+        raise UsageError(
+            "Clients' memories cannot be kept on disk by several hosts.",
+            "Set train.memory = 'ram': every host keeps those of its own clients.",
+        )
 
 
 def identity_of(

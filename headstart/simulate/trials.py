@@ -18,7 +18,8 @@ from headstart.simulate.drive import Pace
 from headstart.simulate.evaluate import score_clients
 from headstart.simulate.members import Member, method_states, over_members, stack
 from headstart.simulate.rounds import Cohorts, RoundPlan, RunState, draw_cohorts, run_chunk
-from headstart.simulate.simulation import Simulation, owned
+from headstart.simulate.setting import owned
+from headstart.simulate.simulation import Simulation
 from headstart.wire import Wire
 
 __all__ = ["Trials"]
@@ -65,9 +66,10 @@ class Trials:
         """How far each has come."""
         available = devices or jax.device_count()
         small = self._plan.at_once is None or self._plan.at_once > 1
-        self._width = min(TOGETHER, self.number) if small else 1
-        self._width = -(-self._width // available) * available if self.number > 1 else 1
-        self._devices = min(available, self._width)
+        width = min(TOGETHER, self.number) if small else 1
+        self.together = -(-width // available) * available if self.number > 1 else 1
+        """How many one program trains; it costs as much for fewer."""
+        self._devices = min(available, self.together)
         self._together = TOGETHER if small else 1
         self._trials = jax.tree.map(lambda leaf: np.array(leaf), stack(trials))
         self._advance: Any = None
@@ -168,8 +170,8 @@ class Trials:
     def _blocks(self, which: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Settings a few at a time, and the same filled up to the width of the program."""
         chosen = np.asarray(which, int)
-        blocks = [chosen[start : start + self._width] for start in range(0, len(chosen), self._width)]
-        return [(block, np.resize(block, self._width)) for block in blocks]
+        blocks = [chosen[start : start + self.together] for start in range(0, len(chosen), self.together)]
+        return [(block, np.resize(block, self.together)) for block in blocks]
 
     def _at(self, places: np.ndarray) -> "_Trial":
         trial: _Trial = jax.tree.map(lambda leaf: leaf[places], self._trials)

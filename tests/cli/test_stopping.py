@@ -39,6 +39,22 @@ def test_a_second_ctrl_c_leaves_a_slow_chunk_at_once(tiny, tmp_path):
     assert hs.load_run(tmp_path / "run").methods["per-fedavg"].table.num_rows
 
 
+@pytest.mark.parametrize("module", ["typer", "jax"])
+def test_ctrl_c_while_modules_are_imported_leaves_without_a_traceback(tmp_path, module):
+    """The command line's own modules come first, JAX when a command needs it."""
+    begun = tmp_path / "begun"
+    (tmp_path / f"{module}.py").write_text(f"import time\nopen({str(begun)!r}, 'w').close()\ntime.sleep(60)\n")
+    start = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from headstart.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", start, "algorithms"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # not as in the background
+    )  # fmt: skip
+    _wait_for(begun.exists, process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (130, "", "\nStopped.\n")
+
+
 def _wait_for(condition, process):
     deadline = time.monotonic() + 120
     while not condition():

@@ -1,5 +1,7 @@
 """`headstart run --watch`: a page beside the run, and the bar in the terminal."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,7 +11,7 @@ from headstart.cli.terminal import _Bar
 from headstart.metrics import ACCURACY
 from headstart.report import Watch
 from headstart.report.page.ongoing import ongoing_document
-from headstart.simulate import Evaluated
+from headstart.simulate import Evaluated, Progress
 
 
 def test_the_page_is_there_while_the_run_is(headstart, tiny, tmp_path, monkeypatch):
@@ -59,3 +61,10 @@ def test_the_bar_has_the_score_of_validation_clients(roles, said):
     bar = _Bar("method", Stop())
     bar.metric = ACCURACY
     assert bar._score(Evaluated(3, table, None)) == said
+
+
+def test_who_trains_in_no_rounds_is_not_said_to(capsys):
+    bar = _Bar("alone", Stop(), in_rounds=False)
+    bar.on_start(SimpleNamespace(problem=SimpleNamespace(metrics=(ACCURACY,)), round=0), 300)
+    bar.on_chunk(Progress(300, 300, 1.5976, 1.0, pa.table({}), None))
+    assert capsys.readouterr().out == "alone: no rounds, every client trains by itself\n"

@@ -5,6 +5,7 @@ import pytest
 
 import headstart as hs
 from headstart.experiment import Settings, read_tables
+from headstart.experiment.settings import BUILDERS
 from tests.experiment.conftest import TINY
 
 
@@ -24,6 +25,19 @@ def test_an_optimiser_and_a_schedule_by_name():
     assert float(algorithm.outer_lr(10)) == pytest.approx(0.0)
     assert settings.methods["fedavg"].build().server_optimizer.name == "adam", "baselines inherit"
     assert Settings.from_tables(settings.resolved).resolved == settings.resolved
+
+
+@pytest.mark.parametrize("algorithm", BUILDERS)
+def test_what_is_resolved_is_itself_when_it_is_read_again(algorithm):
+    """As when a run is resumed or deployed: no baseline takes over what the algorithm has by default and it has not."""
+    baselines = {f"b-{name}": {"name": name} for name in BUILDERS}
+    other = {"data": {"name": "sine"}, "model": {"name": "mlp"}, "train": {"rounds": 1}}
+    first = Settings.from_tables({**other, "algorithm": {"name": algorithm}, "baselines": baselines})
+    again = Settings.from_tables(first.resolved)
+    assert again.resolved == first.resolved
+    assert {label: plan.resolved for label, plan in again.methods.items()} == {
+        label: plan.resolved for label, plan in first.methods.items()
+    }
 
 
 @pytest.mark.parametrize(

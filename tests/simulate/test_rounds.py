@@ -204,7 +204,7 @@ def test_accounts_of_a_method_with_two_cohorts_count_both():
 def test_bytes_beyond_two_gigabytes_are_counted():
     sim = Simulation(hs.fedavg(batch_size=4), toy.LOGISTIC, toy.federation(), cohort=2)
     large = jax.ShapeDtypeStruct((2**30,), jnp.float32)
-    sim.start = sim.start._replace(down=large, ups=(large,))
+    sim.setting.start = sim.setting.start._replace(down=large, ups=(large,))
     history = sim.advance(1)
     assert history["bytes_up"].to_pylist() == history["bytes_down"].to_pylist() == [2 * 4 * 2**30]
 

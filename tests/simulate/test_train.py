@@ -163,7 +163,7 @@ SINE = {"federation": hs.data.sine(clients=2, held_out=0)}
         ({"at_once": 0}, "at_once = 0"),
         ({"weighting": "sample"}, "no weighting 'sample'.*Did you mean 'samples'"),
         ({"backend": "pmap"}, "no backend 'pmap'.*loop, vmap, sharded"),
-        ({"devices": 2}, "'vmap' runs on one device, not 2.*sharded"),
+        ({"backend": "vmap", "devices": 2}, "'vmap' runs on one device, not 2.*sharded"),
         ({"backend": "sharded", "devices": 3}, "3 devices are asked for, but JAX sees 2"),
         ({"algorithm": hs.fedavg(batch_size=6)}, "Client 0 has 5 training samples, fewer than a batch of 6"),
         (SINE | {"algorithm": hs.fedavg(batch_size="full")}, "generate their samples.*batch sizes as numbers"),

@@ -56,8 +56,8 @@ docs: $(VENV)/.docs ## build the documentation as a site that works offline; war
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet $(ARGS)
 	@echo "The site: .cache/site/index.html"
 
-bench: $(VENV)/.bench ## measure speed and memory against the bars
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: $(VENV)/.bench ## measure speed and memory beside PyTorch, and hold them to bars
+	$(BIN)/headstart bench $(ARGS)
 
 clean: ## remove the environment and every cache; runs are kept
 	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
@@ -86,5 +86,5 @@ $(VENV)/.docs: pyproject.toml | $(VENV)/.pip
 	@touch $@
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.pip
-	$(BIN)/python -m pip install --quiet --editable '.[plot]' --group bench
+	$(BIN)/python -m pip install --quiet --editable '.[bench,plot]'
 	@touch $@

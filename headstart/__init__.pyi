@@ -1,5 +1,6 @@
 from . import (
     artifact,
+    bench,
     comparisons,
     data,
     deploy,
@@ -47,6 +48,7 @@ from .data import Federation
 from .devices import use_cpu_devices
 from .errors import HeadstartError, UsageError
 from .experiment import Experiment, RunResult, load_run, resume
+from .hosts import use_hosts
 from .metrics import METRICS, Metric
 from .models import CNN, MLP, Conv, EquinoxModel, Linear, LinenModel, NNXModel, PairModel, Recurrent, ResNet
 from .problems import Classification, CompositionalProblem, CustomProblem, Examples, Prototypes, Regression
@@ -106,6 +108,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "artifact",
+    "bench",
     "compare",
     "compare_runs",
     "comparisons",
@@ -136,5 +139,6 @@ __all__ = [
     "train",
     "tuning",
     "use_cpu_devices",
+    "use_hosts",
     "wire",
 ]

@@ -47,8 +47,8 @@ def test_completion_offers_the_commands_and_imports_nothing_heavy():
     assert "HEAVY []" in done.stdout
 
 
-def test_help_is_quick():
-    """A third of a second on a quiet machine; whatever else runs here, no more than so many starts of Python."""
+def test_help_costs_little_more_than_typer_itself():
+    """Machines differ threefold in what a third of a second is; what Typer's pages cost on this one is the measure."""
 
     def processor_seconds(script):
         before = os.times()
@@ -56,9 +56,12 @@ def test_help_is_quick():
         after = os.times()
         return (after.children_user + after.children_system) - (before.children_user + before.children_system)
 
-    bare = min(processor_seconds("pass") for _ in range(3))
-    assert min(processor_seconds("import headstart") for _ in range(3)) < bare + 0.2
-    assert min(processor_seconds(HELP.format("'--help'")) for _ in range(3)) < bare + 0.3
+    def least(script):
+        return min(processor_seconds(script) for _ in range(5))
+
+    bare, typer_pages = least("pass"), least("import typer.rich_utils")
+    assert least("import headstart") < bare + 0.5 * typer_pages
+    assert least(HELP.format("'--help'")) < bare + 2 * typer_pages
 
 
 def test_every_name_is_where_the_stub_says():

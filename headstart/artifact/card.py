@@ -85,7 +85,7 @@ def _adapts(description: Description) -> str:
     batch = "all rows" if rule.batch_size == "full" else f"{rule.batch_size} rows drawn at random"
     return (
         f"As {rule.method} does: {rule.steps} step{'s' if rule.steps != 1 else ''}{size} on "
-        f"{batch} served new clients best in training. `headstart adapt` chooses both on the new client's rows."
+        f"{batch} served best in training. `headstart adapt` chooses both on the new client's rows."
     )
 
 

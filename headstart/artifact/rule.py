@@ -31,7 +31,7 @@ class AdaptationRule:
     """The class that has the rule; plain gradient steps for a method of the user's own."""
     settings: Mapping[str, Any]
     steps: int = 1
-    """As many as served new clients best in the run."""
+    """As many as served best in the run."""
     lr: float | None = None
     """The size of a step; left out for methods that adapt in a way of their own."""
     batch_size: Size = FULL

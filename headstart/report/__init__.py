@@ -9,6 +9,7 @@ from headstart.report.page import Report, Watch, comparison_report, make_report
 from headstart.report.partition import partition_table, plot_partition
 from headstart.report.plot import plot_run
 from headstart.report.samples import plot_samples, samples_table
+from headstart.report.speed import speed_page, speed_table
 from headstart.report.theory import bounds_table, estimates_table, plans_table, plot_bound, plot_plan
 from headstart.report.tracking import MLflow, TensorBoard, Tracking
 from headstart.report.tuning import plot_tuning, tuning_table
@@ -41,5 +42,7 @@ __all__ = [
     "samples_table",
     "show_data",
     "show_partition",
+    "speed_page",
+    "speed_table",
     "tuning_table",
 ]

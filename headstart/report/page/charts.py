@@ -85,7 +85,14 @@ def lines(
             scale=alt.Scale(zero=False, nice=False),
             axis=alt.Axis(tickMinStep=1) if whole else alt.Undefined,
         ),
-        color=alt.Color(f"{colour}:N", title=None, sort=list(order), legend=legend(symbolType="stroke")),
+        # All methods are the domain, as of the patterns below: the page then makes one legend of both.
+        color=alt.Color(
+            f"{colour}:N",
+            title=None,
+            sort=list(order),
+            scale=alt.Scale(domain=list(order)),
+            legend=legend(symbolType="stroke"),
+        ),
     )
     layers = []
     if band:

@@ -3,12 +3,12 @@
   const LOOKS = {
     light: {
       ink: "#1b1f24", soft: "#565d66", line: "#e1e5ea",
-      colours: ["#0b6e99", "#c2570a", "#3f7a2f", "#8a4fb5", "#ad1a72", "#7a5a24", "#37474f", "#8f6f00"],
+      colours: ["#0b6e99", "#c2570a", "#3f7a2f", "#8a4fb5", "#cf1f86", "#8f6f00", "#37474f", "#00877c"],
       scheme: "blues",
     },
     dark: {
       ink: "#e8ebee", soft: "#a9b2bc", line: "#333c46",
-      colours: ["#6cb8dc", "#f0a35e", "#93c97f", "#c4a0e6", "#f08bc4", "#d2b67c", "#b3c2cb", "#e3c34a"],
+      colours: ["#6cb8dc", "#f0a35e", "#93c97f", "#c4a0e6", "#f08bc4", "#e3c34a", "#b3c2cb", "#5fd0c5"],
       scheme: "darkblue",
     },
   };

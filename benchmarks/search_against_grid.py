@@ -1,10 +1,12 @@
 """The search for step sizes against a grid of them: how good is what it finds, and what does it cost?
 
-    python -m benchmarks.search_against_grid sine digits table har few-shot [--side 12] [--data DIR] [--out FILE]
-                                             [--grids DIR]
+    python -m benchmarks.search_against_grid sine digits table har few-shot [--side 12] [--seeds 3] [--data DIR]
+                                             [--out FILE] [--grids DIR]
 
 For Per-FedAvg on each data set: every point of a grid of ``side`` x ``side`` step sizes (inner and outer, over the
 ranges of the search) is trained for all rounds, and so is what the search finds. All of them are one compiled program.
+Scores are means over seeds of training, of which the search has seen the first: settings that diverge with one of them
+are no good, however well they do with another.
 Of each, the best way to adapt is chosen by the clients by whom the search chooses, each with the same weight as there,
 from the same numbers and sizes of steps. The table has the score that the grid's best and the search's choice have with
 these clients, by how much the latter falls short, the same two on new clients (looked at for this report only), and the
@@ -18,6 +20,7 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,8 +70,14 @@ class Scores(NamedTuple):
     new: np.ndarray
 
 
-def scores(contest: Contest, algorithms: Sequence[Algorithm], own: Sequence[float], scale: float) -> Scores:
-    """What settings are worth after all rounds, to the clients that choose and to new ones."""
+def scores(contest: Contest, algorithms: Sequence[Algorithm], own: Sequence[float], scale: float, seeds: int) -> Scores:
+    """What settings are worth after all rounds, to the clients that choose and to new ones, on average over seeds."""
+    each = [of_one(replace(contest, seed=contest.seed + more), algorithms, own, scale) for more in range(seeds)]
+    return Scores(*(np.mean(values, axis=0) for values in zip(*each, strict=True)))
+
+
+def of_one(contest: Contest, algorithms: Sequence[Algorithm], own: Sequence[float], scale: float) -> Scores:
+    """The same with the contest's seed."""
     trials = contest.trials(algorithms, min(contest.rounds, 256))
     trials.advance(range(len(own)), contest.rounds)
     sizes = np.concatenate([np.tile(step_sizes(LADDER.sizes, scale), (len(own), 1)), np.array(own)[:, None]], 1)
@@ -86,7 +95,7 @@ def shortfall(metric: Metric, found: float, best: float) -> float:
     return (1 - found / best) if metric.higher_is_better else (found / best - 1)
 
 
-def one(name: str, rounds: int, side: int, folder: Path | None, grids: Path | None) -> dict:
+def one(name: str, rounds: int, side: int, seeds: int, folder: Path | None, grids: Path | None) -> dict:
     experiment = experiments(name, rounds, folder)
     settings, federation, problem = experiment.settings, experiment.federation, experiment.problem
     train, metric = settings.train, headline(problem)
@@ -103,20 +112,25 @@ def one(name: str, rounds: int, side: int, folder: Path | None, grids: Path | No
     found = search(contest, "per-fedavg", build, ranges, smoothness=scale, free_steps=False)
     searched = time.process_time() - cpu
     cpu = time.process_time()
-    hs.train(build(found.settings), problem, federation, rounds=rounds, cohort=train.cohort, seed=settings.seed,
-             evaluation=settings.evaluate)  # fmt: skip
+    diverged = False
+    try:
+        hs.train(build(found.settings), problem, federation, rounds=rounds, cohort=train.cohort, seed=settings.seed,
+                 evaluation=settings.evaluate)  # fmt: skip
+    except hs.errors.Diverged:
+        diverged = True
     ran = time.process_time() - cpu
     cpu = time.process_time()
     points = grid(ranges, side * side)
-    kept = None if grids is None else grids / f"{name}-{rounds}-{side}.npz"
+    kept = None if grids is None else grids / f"{name}-{rounds}-{side}-{seeds}.npz"
     if kept is not None and kept.exists():
         of_grid = Scores(**np.load(kept))
     else:
-        of_grid = scores(contest, [build(point) for point in points], [point["inner_lr"] for point in points], scale)
+        own = [point["inner_lr"] for point in points]
+        of_grid = scores(contest, [build(point) for point in points], own, scale, seeds)
         if kept is not None:
             kept.parent.mkdir(parents=True, exist_ok=True)
             np.savez(kept, **of_grid._asdict())
-    of_found = scores(contest, [build(found.settings)], [found.settings["inner_lr"]], scale)
+    of_found = scores(contest, [build(found.settings)], [found.settings["inner_lr"]], scale, seeds)
     best, way = np.unravel_index(int(np.argmin(of_grid.choosing)), of_grid.choosing.shape)
     own_way = int(np.argmin(of_found.choosing[0]))
     sign = -1 if metric.higher_is_better else 1
@@ -128,7 +142,7 @@ def one(name: str, rounds: int, side: int, folder: Path | None, grids: Path | No
         "data": name, "metric": metric.name, "rounds": rounds, **{key: float(value) for key, value in shown.items()},
         "shortfall": shortfall(metric, shown["search"], shown["grid"]), "times": searched / ran,
         "search_seconds": searched, "run_seconds": ran, "grid_seconds": time.process_time() - cpu,
-        "best_of_grid": points[best], "found": dict(found.settings), "tried": list(found.tried),
+        "seeds": seeds, "run_diverged": diverged, "best_of_grid": points[best], "found": dict(found.settings), "tried": list(found.tried),
     }  # fmt: skip
 
 
@@ -137,6 +151,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=["sine", "digits", "table"], choices=[*ROUNDS])
     parser.add_argument("--rounds", type=int, help="as the data set is large, unless given")
     parser.add_argument("--side", type=int, default=12)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--grids", type=Path, help="a folder that keeps the scores of grids")
     parser.add_argument("--out", type=Path, help="a file to which one line of JSON is added per data set")
@@ -147,10 +162,11 @@ def main() -> None:
         print(f"{'data':9s} {'metric':9s} {'grid':>8s} {'search':>8s} {'short of':>8s}   {'grid, new':>9s} "
               f"{'search, new':>11s}   search / run")  # fmt: skip
         for name in options.names:
-            row = one(name, options.rounds or ROUNDS[name], options.side, options.data, options.grids)
+            row = one(name, options.rounds or ROUNDS[name], options.side, options.seeds, options.data, options.grids)
             print(f"{name:9s} {row['metric']:9s} {row['grid']:8.4g} {row['search']:8.4g} {row['shortfall']:8.1%}   "
                   f"{row['grid_new']:9.4g} {row['search_new']:11.4g}   {row['times']:.2f} "
-                  f"({row['search_seconds']:.0f} s / {row['run_seconds']:.0f} s)", flush=True)  # fmt: skip
+                  f"({row['search_seconds']:.0f} s / {row['run_seconds']:.0f} s)"
+                  + ("   the run diverged" if row["run_diverged"] else ""), flush=True)  # fmt: skip
             if options.out is not None:
                 with options.out.open("a") as file:
                     file.write(json.dumps(row) + "\n")

@@ -36,6 +36,10 @@ GENTLER = 1.4
 """The next ones have outer steps at least so many times smaller, those after them by the square of this, and so on."""
 OUTER = ("outer_lr", "server_lr")
 """The size of the shared model's steps, which are too large where training diverges."""
+STEP_SIZES = ("inner_lr", *OUTER, "learning_rate", "initial_lr")
+"""All that make training diverge where they are too large."""
+MARGIN = 2.0
+"""What diverges with steps at most so many times as large is at the edge of stability, where rounding decides."""
 MEMORY = 2**31
 """So many bytes of clients' memories are held together."""
 
@@ -174,12 +178,12 @@ class _Halving:
         for closer, (rung, following) in enumerate(pairwise(self.rungs)):
             self._advance(alive, rung.rounds)
             scores = self._judge(alive, self.quick, self.sizes)
-            order = [each.trial for each in sorted(scores, key=lambda each: each.rank)]
+            order = [each.trial for each in sorted(scores, key=self._steadier)]
             new = self._beside(order, following.beside, closer)
             number = self.finalists if following is self.rungs[-1] else following.settings
             alive = sorted(order[: number - len(new)]) + new
         judged = self._to_the_end(alive)
-        chosen = min(judged, key=lambda each: each.rank)
+        chosen = min(judged, key=self._steadier)
         way = min([each for each in judged if each.trial == chosen.trial] + begun, key=lambda each: each.rank)
         size, steps = way.score.best()
         return Found(
@@ -228,6 +232,18 @@ class _Halving:
             return waiting
         most = min(self.points[trial][name] for trial in diverged) / times
         return [trial for trial in waiting if self.points[trial][name] <= most] or waiting
+
+    def _steadier(self, judged: _Judged) -> tuple[bool, tuple[float, float]]:
+        """What settings are chosen by: those with a margin to what has diverged first, of these the best."""
+        return self._at_the_edge(judged.trial), judged.rank
+
+    def _at_the_edge(self, trial: int) -> bool:
+        """Whether anything diverged with steps not much larger; where it did, this one may with another seed."""
+        point, names = self.points[trial], [name for name in STEP_SIZES if name in self.ranges]
+        return any(
+            not np.isfinite(value) and all(self.points[other][name] <= MARGIN * point[name] for name in names)
+            for other, value in self.values.items()
+        )
 
     def _rank(self, trial: int) -> tuple[int, float]:
         return -int(self.trials.rounds[trial]), self.values[trial]

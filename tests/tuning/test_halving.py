@@ -97,6 +97,19 @@ def test_the_place_of_a_diverging_finalist_is_taken_by_a_gentler_one(searched):
     assert len(rounds) == len(made["rates"])
 
 
+def test_steps_are_chosen_with_a_margin_to_those_that_diverge(searched):
+    """At the edge of stability rounding decides whether the run that follows diverges."""
+
+    def loss(rate, round_, *way):
+        return np.nan if rate > 1.0 and round_ else _learning(rate, round_, *way)
+
+    found, made = searched(loss)
+    diverged = min(rate for rate in made["rates"] if rate > 1.0)
+    safe = [rate for rate in made["rates"] if 2 * rate < diverged]
+    assert any(diverged / 2 <= rate <= 1.0 for rate in made["rates"]), "quicker ones were tried"
+    assert found.settings["outer_lr"] == max(safe)
+
+
 def test_two_that_one_program_trains_are_both_trained_to_the_end(searched):
     fastest = max(searched(_learning)[1]["rates"])
 

@@ -142,7 +142,8 @@ def one(name: str, rounds: int, side: int, seeds: int, folder: Path | None, grid
         "data": name, "metric": metric.name, "rounds": rounds, **{key: float(value) for key, value in shown.items()},
         "shortfall": shortfall(metric, shown["search"], shown["grid"]), "times": searched / ran,
         "search_seconds": searched, "run_seconds": ran, "grid_seconds": time.process_time() - cpu,
-        "seeds": seeds, "run_diverged": diverged, "best_of_grid": points[best], "found": dict(found.settings), "tried": list(found.tried),
+        "seeds": seeds, "run_diverged": diverged, "best_of_grid": points[best],
+        "found": dict(found.settings), "tried": list(found.tried),
     }  # fmt: skip
 
 

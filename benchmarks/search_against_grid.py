@@ -1,12 +1,12 @@
 """The search for step sizes against a grid of them: how good is what it finds, and what does it cost?
 
-    python -m benchmarks.search_against_grid sine digits table har few-shot [--side 12] [--seeds 3] [--data DIR]
+    python -m benchmarks.search_against_grid sine digits table har few-shot [--side 12] [--seeds 1] [--data DIR]
                                              [--out FILE] [--grids DIR]
 
 For Per-FedAvg on each data set: every point of a grid of ``side`` x ``side`` step sizes (inner and outer, over the
 ranges of the search) is trained for all rounds, and so is what the search finds. All of them are one compiled program.
-Scores are means over seeds of training, of which the search has seen the first: settings that diverge with one of them
-are no good, however well they do with another.
+Scores are means over seeds of training, of which the search has seen the first. With more than one, settings that diverge
+with any of them are no good, however well they do with another.
 Of each, the best way to adapt is chosen by the clients by whom the search chooses, each with the same weight as there,
 from the same numbers and sizes of steps. The table has the score that the grid's best and the search's choice have with
 these clients, by how much the latter falls short, the same two on new clients (looked at for this report only), and the
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=["sine", "digits", "table"], choices=[*ROUNDS])
     parser.add_argument("--rounds", type=int, help="as the data set is large, unless given")
     parser.add_argument("--side", type=int, default=12)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--grids", type=Path, help="a folder that keeps the scores of grids")
     parser.add_argument("--out", type=Path, help="a file to which one line of JSON is added per data set")

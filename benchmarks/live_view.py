@@ -46,7 +46,7 @@ class Clock(hs.Callback):
 
 def experiment(rounds: int) -> hs.Experiment:
     return hs.Experiment(
-        hs.per_fedavg(inner_lr=0.01, outer_lr=0.01, local_steps=4, batch_size=10),
+        hs.per_fedavg(inner_lr=0.01, outer_lr=0.01, local_steps=2, batch_size=10),
         hs.Classification(hs.MLP(inputs=(28, 28), outputs=10, hidden=(32,))),
         hs.data.mnist_small(clients=50, held_out=10),
         rounds=rounds,

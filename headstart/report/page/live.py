@@ -1,10 +1,11 @@
 """A report that follows runs while they train: the same page, on this machine alone, from the record alone."""
 
 import hashlib
-import multiprocessing
 import os
 import secrets
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,13 @@ SHARE = 0.03
 """Of a core's time, for making pages: a page that took long to make stays the newest one for longer."""
 FAREWELL = 12.0
 """Seconds that the page of a run which has ended is still there for a browser to have its last state."""
+ASIDE = f"""
+import os, sys
+os.nice({GENTLE})  # before anything is imported
+from headstart.report.page.live import serve_aside
+serve_aside(sys.argv[1:])
+"""
+"""What the process of a page begins with."""
 AWAY = 7.0
 """Seconds without a question after which no browser looks on: each asks every three."""
 FOLLOW = """
@@ -67,20 +75,17 @@ class Watch:
     >>> watch.close()
     """
 
-    def __init__(self, runs: Sequence[str | Path], port: int = 0):
+    def __init__(
+        self,
+        runs: Sequence[str | Path],
+        port: int = 0,
+        *,
+        listening: socket.socket | None = None,
+        token: str | None = None,
+    ):
         self.runs = [Path(run) for run in runs]
-        self.token = secrets.token_urlsafe(16)
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._socket.bind((HOST, port))
-            self._socket.listen()
-        except OSError as error:
-            self._socket.close()
-            raise UsageError(f"Port {port} cannot be had: {error.strerror}.", "Choose another with --port.") from error
-        self._begin()
-
-    def _begin(self) -> None:
+        self._socket = listening or _listen(port)
+        self.token = token or secrets.token_urlsafe(16)
         self._making = threading.Lock()
         self._made: tuple[str, str] | None = None
         self._resting_until = 0.0
@@ -136,28 +141,25 @@ class Watch:
 
         When it ends, a browser that looks on is given its last state first.
         """
-        # A new interpreter: a fork of one in which JAX has threads may hang.
-        context = multiprocessing.get_context("spawn")
-        # A pipe that is closed, for an event would wait for a process that was killed meanwhile.
-        listening, telling = context.Pipe(duplex=False)
-        process = context.Process(target=_serve_aside, args=(self, listening), daemon=True)
-        process.start()
-        listening.close()
+        # A new interpreter, for a fork of one in which JAX has threads may hang; and none of multiprocessing's, which
+        # runs a user's script once more and imports the page before it gives way. It stays in the terminal's session,
+        # for Linux weighs priorities within one only, but in a group of its own: Ctrl-C is for the run.
+        ends, told = os.pipe()  # closed also when this process is killed
+        names = [str(self._socket.fileno()), str(ends), self.token, *map(str, self.runs)]
+        process = subprocess.Popen(
+            [sys.executable, "-c", ASIDE, *names], pass_fds=(self._socket.fileno(), ends), process_group=0
+        )
+        os.close(ends)
         try:
             yield self.address
         finally:
-            telling.close()
-            process.join(FAREWELL + 3)
-            if process.is_alive():
-                process.terminate()
+            os.close(told)
+            try:
+                process.wait(FAREWELL + 3)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
             self._socket.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"runs": self.runs, "token": self.token, "_socket": self._socket}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin()
 
     def answer(self) -> None:
         """Answer, at the priority that the process has."""
@@ -198,9 +200,9 @@ class Watch:
         # A page of another site that has its name point here is refused.
         return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[HOST])])
 
-    def end_when_closed(self, listening: Any) -> None:
+    def end_when_closed(self, ends: int) -> None:
         """Answer no more once the other end of a pipe is closed, and whoever looks on has the last state."""
-        listening.poll(None)
+        os.read(ends, 1)
         self._resting_until = 0.0
         last, until = self._recorded(), time.monotonic() + FAREWELL
         while self._made is not None and self._made[0] != last and time.monotonic() < min(until, self._asked + AWAY):
@@ -209,21 +211,24 @@ class Watch:
         self.close()
 
 
-def _serve_aside(watch: Watch, listening: Any) -> None:
-    """What the process of a page does: it leaves with the one that started it, however that ends."""
-    if hasattr(os, "setsid"):
-        os.setsid()  # Ctrl-C in the terminal is for the run
-    _give_way()
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
-    threading.Thread(target=watch.end_when_closed, args=(listening,), daemon=True).start()
+def serve_aside(given: Sequence[str]) -> None:
+    """What the process of `Watch.aside` does: it answers on a socket that is open already, until a pipe is closed."""
+    inherited, ends, token, *runs = given
+    watch = Watch(runs, listening=socket.socket(fileno=int(inherited)), token=token)
+    threading.Thread(target=watch.end_when_closed, args=(int(ends),), daemon=True).start()
     watch.answer()
 
 
-def _leave_with(parent: Any) -> None:
-    parent.join()
-    os._exit(0)
+def _listen(port: int) -> socket.socket:
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise UsageError(f"Port {port} cannot be had: {error.strerror}.", "Choose another with --port.") from error
+    return listening
 
 
 def _give_way() -> None:

@@ -1,7 +1,7 @@
 """The page of a run that goes on: behind its token, on this machine, and up to date."""
 
 import json
-import multiprocessing
+import os
 import shutil
 import threading
 import time
@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 
@@ -183,11 +184,27 @@ def test_the_page_of_a_run_is_a_process_that_ends_with_it(run):
         get(address)
 
 
+def process_of_the_page() -> psutil.Process:
+    (page,) = (child for child in psutil.Process().children() if any("serve_aside" in word for word in child.cmdline()))
+    return page
+
+
 def test_a_run_whose_page_was_killed_ends_all_the_same(run):
     with hs.report.Watch([run]).aside():
-        (page,) = multiprocessing.active_children()
+        page = process_of_the_page()
         page.kill()
-        page.join()
+
+
+def test_the_page_of_a_run_gives_way_to_it_and_leaves_ctrl_c_to_it(run):
+    """Linux weighs priorities within a session only, so that one of its own would have none."""
+    with hs.report.Watch([run]).aside():
+        page = process_of_the_page()
+        gentler, until = min(os.nice(0) + 10, 19), time.monotonic() + 30
+        while page.nice() != gentler and time.monotonic() < until:
+            time.sleep(0.01)
+        assert page.nice() == gentler
+        assert os.getsid(page.pid) == os.getsid(0)
+        assert os.getpgid(page.pid) == page.pid
 
 
 def test_a_browser_is_renewed(run, watch):

@@ -40,7 +40,9 @@ def stored_rows(encoding: Encoding, source: Source) -> np.ndarray:
             write_numbers(block, j, values, lambda i, c=column.name, b=batch: b.place(i, c))  # type: ignore[misc]
         for j, category in encoding.categories:
             known = numbers[j]
-            block[:, j] = category_numbers(data.column(category.name), lambda text, n=known: n.get(text, -1))  # type: ignore[misc]
+            block[:, j] = category_numbers(
+                data.column(category.name), lambda text, n=known: n.get(text, n.get(text.strip(), -1))
+            )  # type: ignore[misc]
         blocks.append(block)
         start += len(data)
     return np.concatenate([np.empty((0, len(encoding.columns)), np.float32), *blocks])

@@ -80,7 +80,7 @@ def test_a_code_of_countries(tmp_path):
         ([i % 60 for i in range(120)], None),
         ([*range(119), 0], None),
         ([datetime.datetime(2024, 1, 1 + i % 20) for i in range(120)], "left out: times"),
-        ([None] * 120, "has no values at all"),
+        ([None] * 120, "left out: no values at all"),
         ([[1.0]] * 120, "neither numbers nor texts"),
     ],
 )

@@ -104,7 +104,9 @@ def adapt(
         size = judged.best(moving=grid_steps[0] == 0)[1]
         curve = tuple({"steps": n, **judged.scores(np.array([i, size]))} for i, n in enumerate(grid_steps))
         before = judged.scores(np.array([0, 0])) if grid_steps[0] == 0 else None
-        after = judged.honest()
+        # Where nothing is chosen but whether to adapt, what the table of steps shows is what is judged.
+        choosing = len(grid_steps) > 2 or len(grid_lrs) > 1
+        after = judged.honest() if choosing else judged.scores(np.array([len(grid_steps) - 1, 0]))
     hurts = before is not None and (best[0] == 0 or not after[LOSS.name] < before[LOSS.name])  # type: ignore[index]
     if hurts and best[0] == 0 and len(curve) > 1:
         # No number of steps helped: what the best of them did is what there is to say.
@@ -149,7 +151,8 @@ def _grid(
     if choosing and lr is None and rule.lr is not None:
         sizes = tuple(factor * rule.lr for factor in FACTORS)
     own_way = rule.lr is None and rule.algorithm == "LocalOnly"
-    numbers = STEPS if choosing and not own_way else (0, max(1, rule.steps))
+    # As many steps as served best in the run are always tried: where they were many, few do not come as far.
+    numbers = tuple(sorted({*STEPS, rule.steps})) if choosing and not own_way else (0, max(1, rule.steps))
     return numbers if steps is None else tuple(sorted({0, steps})), sizes
 
 

@@ -153,5 +153,5 @@ def _show(report: "AdaptationReport", metrics: dict[str, "Metric"]) -> None:
             table.add_row(str(row["steps"]), *shown, style="bold" if row["steps"] == report.steps else "")
         console.print(table)
     console.print(escape(report.words))
-    if report.chosen and not report.kept_shared:
+    if report.chosen and report.curve:
         console.print("[dim]Each row was judged by a choice made without it, so this may be a little worse.[/]")

@@ -249,7 +249,7 @@ def _watched(experiment: "Experiment", folder: Path, *, resumed: bool) -> int:
             result = start(folder, callbacks=bars(title, stop, in_rounds), searching=told)
     if result.stopped is None:
         if result.record.path is not None:  # which only the first of several hosts has
-            _conclude(result)
+            _conclude(result, experiment)
         return 0
     if result.stopped not in result.results:
         console.print(
@@ -265,9 +265,9 @@ def _watched(experiment: "Experiment", folder: Path, *, resumed: bool) -> int:
     return INTERRUPTED
 
 
-def _conclude(result: "RunResult") -> None:
+def _conclude(result: "RunResult", experiment: "Experiment") -> None:
     from headstart.cli.terminal import console, escape
-    from headstart.report import best_model, comparison_table, further_table, plot_run
+    from headstart.report import best_model, comparison_table, further_table, naive_note, plot_run
 
     folder = result.record.path
     assert folder is not None
@@ -275,6 +275,9 @@ def _conclude(result: "RunResult") -> None:
     others = further_table(result.record)
     if others is not None:
         console.print(others)
+    naive = naive_note(result.record, experiment.federation)
+    if naive is not None:
+        console.print(naive)
     picture = folder / "comparison.png"
     try:
         plot_run(result.record, picture)

@@ -5,6 +5,7 @@ from headstart.report.comparison import comparison_table, method_title
 from headstart.report.data import named_data_table, show_data, show_partition
 from headstart.report.federation import federation_table
 from headstart.report.further import best_model, further_table
+from headstart.report.naive import naive_note
 from headstart.report.page import Report, Watch, comparison_report, make_report
 from headstart.report.partition import partition_table, plot_partition
 from headstart.report.plot import plot_run
@@ -30,6 +31,7 @@ __all__ = [
     "further_table",
     "make_report",
     "method_title",
+    "naive_note",
     "named_data_table",
     "partition_table",
     "plans_table",

@@ -140,8 +140,10 @@ LAYOUTS = (
 
 def _table(record: RunRecord, methods: list["_Method"], layout: _Layout) -> Table:
     shown = "mean ± deviation" if layout.deviations else "mean"
+    summaries = finished_summaries(record).values()
+    whose = "all and over new clients" if _any_new(summaries) else "all clients"
     table = Table(
-        title=f"{methods[0].metric.title} at the {_which(record)} round, {shown} over all and over new clients",
+        title=f"{methods[0].metric.title} at the {_which(record)} round, {shown} over {whose}",
         title_justify="left",
         caption="\n".join(map(escape, comparison_notes(record))) or None,
         caption_justify="left",
@@ -159,6 +161,11 @@ def _table(record: RunRecord, methods: list["_Method"], layout: _Layout) -> Tabl
             table.add_row(*map(escape, row))
         table.add_section()
     return table
+
+
+def _any_new(summaries: Iterable[Sequence[Row]]) -> bool:
+    """Whether there are clients that never trained."""
+    return any("new" in shown_groups(row["group"] for row in rows).values() for rows in summaries)
 
 
 def _which(record: RunRecord) -> str:

@@ -1,10 +1,12 @@
 import re
+from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
 
 import headstart as hs
+from headstart.artifact import Predictor
 from headstart.artifact.adapting import _folds, _Judged
 from headstart.data.episodes import Episodes
 from headstart.problems import Examples
@@ -85,6 +87,19 @@ def test_a_few_rows_judge_but_do_not_choose(model, own):
     report = model.adapt(own.iloc[:6]).adaptation
     assert report.before is not None
     assert not report.chosen
+
+
+def test_with_few_rows_the_words_say_what_the_table_shows(model, frame):
+    for _, rows in frame.groupby("who"):
+        report = model.adapt(rows.iloc[:6]).adaptation
+        assert report.after["loss"] == report.curve[-1]["loss"]
+        assert report.kept_shared == (not report.after["loss"] < report.before["loss"])
+
+
+def test_as_many_steps_as_served_in_training_are_tried(model, own):
+    longer = replace(model.description, adaptation=replace(model.description.adaptation, steps=300))
+    report = Predictor(longer, model.model, model.params).adapt(own).adaptation
+    assert [row["steps"] for row in report.curve] == [0, 1, 2, 5, 10, 20, 50, 300]
 
 
 def test_numbers_are_scored_in_their_own_units(regression):

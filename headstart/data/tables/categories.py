@@ -69,7 +69,7 @@ class Categories:
             )
 
 
-def category_numbers(values: pa.Array, number: Callable[[str], int]) -> np.ndarray:
+def category_numbers(values: pa.Array, number: Callable[[str], float]) -> np.ndarray:
     """A number for every text; the texts of a batch are looked up once."""
     encoded = dictionary_of(values)
     codes = np.asarray(encoded.indices.fill_null(len(encoded.dictionary)))

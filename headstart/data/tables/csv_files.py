@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,11 @@ WIDE = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 OLD = "cp1252"
 """What Western spreadsheets write that do not write UTF-8."""
 GZIP = b"\x1f\x8b"
+SAID_SEPARATOR = re.compile(r'"?sep=([,;|\t])"?[,;|\t]*', re.IGNORECASE)
+"""The line with which spreadsheets are told what separates cells."""
+MOST_ABOVE = 50
+"""Lines among which the header is looked for."""
+MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,12 @@ class CsvForm:
     decimal: str = "."
     encoding: str = "utf8"
     lines_in_cells: bool = False
+    before: int = 0
+    """Lines above the header: a title, remarks, the line with which spreadsheets name the separator."""
+    names: tuple[str, ...] | None = None
+    """What columns are called, where the header has blanks around names, or a name twice."""
+    renamed: tuple[str, ...] = ()
+    """Names that are not in the header."""
 
     def notes(self, name: str) -> tuple[str, ...]:
         """A word about what is not as usual."""
@@ -50,11 +61,20 @@ class CsvForm:
             notes.append(f"The cells of {name} are separated by {NAMED[self.separator]}{comma}.")
         if self.encoding != "utf8":
             notes.append(f"{name} is not in UTF-8, and is read as {self.encoding}.")
+        if self.before:
+            lines = "line of {name} is" if self.before == 1 else "{count} lines of {name} are"
+            notes.append(f"The first {lines.format(count=self.before, name=name)} above the header, and skipped.")
+        if self.renamed:
+            more = f" and {len(self.renamed) - MOST_NAMED} more" if len(self.renamed) > MOST_NAMED else ""
+            named = ", ".join(map(repr, self.renamed[:MOST_NAMED])) + more
+            notes.append(f"The header of {name} has names twice or none; so columns are called {named}.")
         return tuple(notes)
 
     def read_options(self, **more: Any) -> pa.csv.ReadOptions:
         """For the reader: blocks and encoding."""
-        return pa.csv.ReadOptions(encoding=self.encoding, **more)
+        if self.names is not None:
+            more |= {"column_names": list(self.names), "skip_rows_after_names": 1}
+        return pa.csv.ReadOptions(encoding=self.encoding, skip_rows=self.before, **more)
 
     def parse_options(self, **more: Any) -> pa.csv.ParseOptions:
         """For the reader: cells."""
@@ -81,13 +101,60 @@ def csv_form(path: Path) -> CsvForm:
     lines = text.splitlines()[:-1] or text.splitlines()
     if not lines:
         return CsvForm(encoding=encoding)
-    header = re.sub(r'"[^"]*"', "", lines[0])
-    separator = max(SEPARATORS, key=header.count)
-    rows = list(csv.reader(io.StringIO("\n".join(lines)), delimiter=separator))
+    lines[0] = lines[0].removeprefix("\ufeff")
+    before, separator = _header(lines)
+    rows = [row for row in csv.reader(io.StringIO("\n".join(lines[before:])), delimiter=separator) if row] or [[]]
     cells = [cell.strip() for row in rows[1:] for cell in row]
     commas = separator == ";" and any(map(DECIMAL_COMMA.fullmatch, cells))
     decimal = "," if commas and not any(map(DECIMAL_POINT.fullmatch, cells)) else "."
-    return CsvForm(separator, decimal, encoding, any("\n" in cell for cell in cells))
+    names, renamed = _names(rows[0])
+    return CsvForm(
+        separator, decimal, encoding, any("\n" in cell for cell in cells), before,
+        None if names == tuple(rows[0]) else names, renamed,
+    )  # fmt: skip
+
+
+def _header(lines: Sequence[str]) -> tuple[int, str]:
+    """How many lines are above the header, and what separates cells.
+
+    A header has two names or more. What is above it has one cell: a title, perhaps filled up with separators.
+    """
+    said = SAID_SEPARATOR.fullmatch(lines[0].strip())
+    if said is not None and len(lines) > 1:
+        return 1, said[1]
+    known = [(i, line, _separator(line)) for i, line in enumerate(lines[:MOST_ABOVE]) if line.strip()]
+    for (i, line, separator), (_, after, _) in itertools.pairwise(known):
+        cells = _cells(line, separator)
+        # A hash before a name belongs to it; before a remark, what follows looks otherwise.
+        remark = line.startswith("#") and len(cells) != len(_cells(after, _separator(after)))
+        if sum(map(bool, cells)) > 1 and not remark:
+            return i, separator
+    return 0, _separator(known[0][1]) if known else SEPARATORS[0]
+
+
+def _separator(line: str) -> str:
+    bare = re.sub(r'"[^"]*"', "", line)
+    return max(SEPARATORS, key=bare.count)
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    return [cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])]
+
+
+def _names(header: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What columns are called, each in a way of its own and without blanks around; and what the header does not say."""
+    names: list[str] = []
+    renamed: list[str] = []
+    for number, name in enumerate((cell.strip() for cell in header), 1):
+        alone = name
+        for again in itertools.count(2):
+            if alone not in names:
+                break
+            alone = f"{name} ({again})" if name else f"column {number}" + "'" * (again - 2)
+        if alone != name:
+            renamed.append(alone)
+        names.append(alone)
+    return tuple(names), tuple(renamed)
 
 
 def _encoding(raw: bytes) -> str:
@@ -105,7 +172,7 @@ def read_csv(path: Path, types: Mapping[str, pa.DataType] | None = None) -> tupl
     table = _read(path, form, types or {})
     if any(_is_binary(kind) for kind in table.schema.types) and form.encoding == "utf8":
         # Beyond the sample there is what UTF-8 does not have.
-        form = CsvForm(form.separator, form.decimal, OLD, form.lines_in_cells)
+        form = replace(form, encoding=OLD)
         table = _read(path, form, types or {})
     return table, form
 
@@ -168,7 +235,7 @@ def _uneven(path: Path, form: CsvForm, error: pa.ArrowInvalid) -> Exception:
         return error
     row = found[0]
     return UsageError(
-        f"Row {row.number - 1} of {path.name} has {row.actual_columns} cells, and the header has "
+        f"Row {row.number - 1 - form.before} of {path.name} has {row.actual_columns} cells, and the header has "
         f"{row.expected_columns}: {row.text[:60]!r}.",
         "Mend that row; a text that holds the separator needs quotes.",
     )

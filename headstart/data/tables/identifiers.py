@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from headstart.data.tables.reading import Source
-from headstart.data.tables.roles import Roles, holding
+from headstart.data.tables.roles import Roles, holding, left_out
+from headstart.data.tables.spelling import number_of
 from headstart.errors import UsageError
 
 __all__ = [
@@ -164,7 +165,8 @@ def without(roles: Roles, reasons: Mapping[str, str], where: str) -> tuple[Roles
     """The roles without some features, and a word about each, which says why."""
     features = tuple(name for name in roles.features if name not in reasons)
     notes = tuple(
-        _left_out([name for name in reasons if reasons[name] == why], why) for why in dict.fromkeys(reasons.values())
+        left_out([name for name in reasons if reasons[name] == why], f"{why} (--features names others)")
+        for why in dict.fromkeys(reasons.values())
     )
     if not features:
         raise UsageError(
@@ -172,12 +174,6 @@ def without(roles: Roles, reasons: Mapping[str, str], where: str) -> tuple[Roles
             "Add columns that a model can predict from.",
         )
     return replace(roles, features=features), notes
-
-
-def _left_out(names: Sequence[str], why: str) -> str:
-    """A word about columns that are left out for one reason."""
-    columns = f"column {names[0]!r} is" if len(names) == 1 else f"columns {', '.join(map(repr, names))} are"
-    return f"The {columns} left out: {why} (--features names others)."
 
 
 def _check_not_numbers(source: Source, column: str, some: Sequence[str]) -> None:
@@ -206,12 +202,8 @@ def misplaced_texts(texts: Iterable[str]) -> list[str]:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number, written out."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    """Whether a text is a number, written out, or stands for a missing one."""
+    return number_of(text) is not None
 
 
 def _plain(values: pa.Array) -> pa.Array:

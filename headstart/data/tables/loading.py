@@ -107,8 +107,9 @@ def prepare(
     else:
         stream, whose = streamed_file(path), _needed("client", client, path)
     roles, unusable = roles_of(
-        stream.schema, stream.name, client=whose, label=label, features=features, group=group, order=order
-    )
+        stream.schema, stream.name, client=whose, label=label, features=features, group=group, order=order,
+        renamed=stream.renamed,
+    )  # fmt: skip
     roles, ids = without_identifiers(stream, roles, features)
     return write_prepared(stream, Path(dest), roles, kind, drop_missing, (*stream.notes, *unusable, *ids))
 
@@ -171,6 +172,7 @@ def _table(source: Source, client: str, label: str, choices: Choices) -> Partiti
         features=choices.features,
         group=choices.group,
         order=choices.order,
+        renamed=source.renamed,
     )
     roles, ids = without_identifiers(source, roles, choices.features)
     rows = source.rows

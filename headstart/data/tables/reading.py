@@ -33,6 +33,17 @@ CSV_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_ENDINGS = (".parquet", ".pq")
 TABLE_ENDINGS = (*CSV_ENDINGS, *PARQUET_ENDINGS)
 
+SHEET = "Save it as CSV: in a spreadsheet, File, Save as; in Python, pandas.read_excel(...).to_csv(..., index=False)."
+LINES = "Convert it in Python: pandas.read_json(...).to_csv(..., index=False)."
+CONVERTED = {
+    ".xlsx": SHEET,
+    ".xls": SHEET,
+    ".ods": SHEET,
+    ".json": LINES,
+    ".jsonl": LINES.replace("...)", "..., lines=True)", 1),
+}
+"""How files of some endings become tables."""
+
 MOST_NOTES = 3
 """Of many files, so many notes are passed on."""
 
@@ -46,6 +57,8 @@ class Source(ABC):
     """What a reader should know of how it was read."""
     decimal: str = "."
     """The decimal sign of numbers that come as texts."""
+    renamed: tuple[str, ...] = ()
+    """Columns that have another name here than in the file, where two have one."""
 
     @property
     @abstractmethod
@@ -68,6 +81,7 @@ class TableSource(Source):
     name: str
     table: pa.Table
     notes: tuple[str, ...] = ()
+    renamed: tuple[str, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:  # type: ignore[override]
@@ -117,10 +131,16 @@ class CsvSource(Source):
     notes: tuple[str, ...] = ()
     spelt: Mapping[str, Spelling] = field(default_factory=dict)
     """The columns that are texts in the file."""
+    as_written: bool = False
+    """Whether texts keep the blanks around them."""
 
     @property
     def decimal(self) -> str:  # type: ignore[override]
         return self.form.decimal
+
+    @property
+    def renamed(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.form.renamed
 
     @property
     def rows(self) -> None:
@@ -140,11 +160,13 @@ class CsvSource(Source):
                 start += len(batch)
 
     def _plain(self, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
-        """A batch with what its spelt columns stand for."""
+        """A batch with what its spelt columns stand for, and without blanks around other texts."""
         for i, name in enumerate(batch.schema.names):
-            if name not in self.spelt:
-                continue
             texts = batch.column(i)
+            if name not in self.spelt:
+                if not self.as_written and _are_texts(texts.type):
+                    batch = batch.set_column(i, name, trimmed(texts))
+                continue
             try:
                 batch = batch.set_column(i, name, self.spelt[name].values(texts))
             except Misspelt as error:
@@ -163,6 +185,7 @@ class ChainedSource(Source):
         self.name, self.sources, self.column, self.values = name, tuple(sources), column, tuple(values)
         self.schema = _common_schema(self.sources, column)
         self.notes = tuple(note for source in sources for note in source.notes)[:MOST_NOTES]
+        self.renamed = tuple(dict.fromkeys(name for source in sources for name in source.renamed))
         self._starts: list[int] = []
 
     @property
@@ -256,7 +279,7 @@ def source_of(data: Any, name: str | None = None, texts: Sequence[str] = ()) -> 
         if not read.num_rows:
             raise UsageError(f"{path} has a header, and no rows.", "Give a table with samples.")
         plain, spelt = _plainly(_checked(read, str(path)), form, texts)
-        return TableSource(path.name, plain, (*form.notes(path.name), *spelling_notes(spelt)))
+        return TableSource(path.name, plain, (*form.notes(path.name), *spelling_notes(spelt)), form.renamed)
     return TableSource(name or "the table", _checked(_frame(data), name or "the table"))
 
 
@@ -277,22 +300,35 @@ def streamed_file(path: Path, texts: Sequence[str] = (), as_written: bool = Fals
         [name for name in texts if name in found.names]
     )
     notes = (*form.notes(path.name), *spelling_notes(spelt))
-    return CsvSource(path.name, path, pa.schema(list(types.items())), form, notes, spelt)
+    return CsvSource(path.name, path, pa.schema(list(types.items())), form, notes, spelt, as_written)
 
 
 def _plainly(table: pa.Table, form: CsvForm, texts: Sequence[str]) -> tuple[pa.Table, dict[str, Spelling]]:
     """A CSV file's table with the numbers and dates that some of its texts stand for, and which columns those are."""
     spelt: dict[str, Spelling] = {}
     for i, name in enumerate(table.schema.names):
-        kind = table.schema.field(i).type
-        if name in texts or not (pa.types.is_dictionary(kind) and is_text(kind.value_type)):
+        if not _are_texts(table.schema.field(i).type):
             continue
         column = table.column(i).combine_chunks()
-        spelling = spelling_of(column, form.decimal)
+        spelling = None if name in texts else spelling_of(column, form.decimal)
         if spelling is not None:
             spelt[name] = spelling
-            table = table.set_column(i, name, spelling.values(column))
+        table = table.set_column(i, name, trimmed(column) if spelling is None else spelling.values(column))
     return table, spelt
+
+
+def _are_texts(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind) and is_text(kind.value_type)
+
+
+def trimmed(texts: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Texts of a file without the blanks around them, which people do not see; of blanks alone, nothing is left."""
+    words = texts.dictionary
+    short = pc.utf8_trim_whitespace(words)
+    if short.equals(words):
+        return texts
+    short = pc.if_else(pc.equal(short, ""), pa.scalar(None, short.type), short)
+    return short.take(texts.indices).dictionary_encode()
 
 
 def _as_texts(columns: Sequence[str]) -> dict[str, pa.DataType]:
@@ -321,7 +357,7 @@ def _file(path: Path) -> Path:
     if ending(path) not in TABLE_ENDINGS:
         raise UsageError(
             f"{path} ends in {ending(path) or 'nothing'}; a table is one of {', '.join(TABLE_ENDINGS)}.",
-            "Rename or convert the file.",
+            CONVERTED.get(ending(path), "Rename or convert the file."),
         )
     if not path.stat().st_size:
         raise UsageError(f"{path} is empty.", "Give a file with a header and rows.")

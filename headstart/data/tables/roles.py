@@ -9,7 +9,10 @@ import pyarrow as pa
 from headstart.data.tables.reading import is_text
 from headstart.errors import UsageError, did_you_mean
 
-__all__ = ["Holding", "Roles", "holding", "roles_of"]
+__all__ = ["Holding", "Roles", "holding", "left_out", "roles_of"]
+
+MOST_NAMED = 5
+"""Of more columns that are left out for one reason, only the number is told."""
 
 Holding = Literal["numbers", "texts", "times", "nothing", "something else"]
 """What a column holds, as far as its use is concerned."""
@@ -55,15 +58,24 @@ def roles_of(
     features: Sequence[str] | None = None,
     group: str | None = None,
     order: str | None = None,
+    renamed: Sequence[str] = (),
 ) -> tuple[Roles, tuple[str, ...]]:
     """Match the columns that were asked for with those of a table, and say which others are no features.
 
-    Left out, all other columns that hold numbers or texts are features.
+    Left out, all other columns that hold numbers or texts are features. ``renamed`` are those whose names another has.
     """
     for role, column in {"client": client, "label": label, "group": group, "order": order}.items():
         if column is not None:
+            if f"{column} (2)" in renamed:
+                # Which is meant, nobody knows; and a second label among the features would give the first away.
+                raise UsageError(f"{name} has two columns {column!r} ({role}).", "Remove one, or rename it.")
             _there(schema, name, role, column)
             _check_plain(schema, name, role, column)
+    if holding(schema.field(label).type) == "times":
+        raise UsageError(
+            f"{name}: the label {label!r} holds times, neither classes nor numbers.",
+            "Write what is to be predicted of them as a number (days until then, the hour).",
+        )
     for column in features or ():
         _there(schema, name, "features", column)
         if column in (client, label):
@@ -113,17 +125,29 @@ def _check_plain(schema: pa.Schema, name: str, role: str, column: str) -> None:
 def _usable(schema: pa.Schema, columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns that can be features, and a word about each of the others."""
     reasons = {
-        "times": "holds times and is left out. Name it with --order to test on each client's last rows",
-        "nothing": "has no values at all and is left out",
-        "something else": "holds {kind}, neither numbers nor texts, and is left out",
+        "times": "times (--order NAME tests on each client's last rows)",
+        "nothing": "no values at all",
+        "something else": "{kind}, neither numbers nor texts",
     }
     held = {column: holding(schema.field(column).type) for column in columns}
-    notes = tuple(
-        f"The column {column!r} {reasons[what].format(kind=schema.field(column).type)}."
-        for column, what in held.items()
-        if what in reasons
-    )
+    said: dict[str, list[str]] = {}
+    for column, what in held.items():
+        if what in reasons:
+            said.setdefault(reasons[what].format(kind=schema.field(column).type), []).append(column)
+    notes = tuple(left_out(names, why) for why, names in said.items())
     return tuple(column for column, what in held.items() if what not in reasons), notes
+
+
+def left_out(names: Sequence[str], why: str) -> str:
+    """A word about columns that are left out for one reason."""
+    if list(names) == [""]:
+        columns = "The column without a name is"
+    elif len(names) == 1:
+        columns = f"The column {names[0]!r} is"
+    else:
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        columns = f"The columns {', '.join(map(repr, names[:MOST_NAMED]))}{more} are"
+    return f"{columns} left out: {why}."
 
 
 def _check_usable(name: str, column: str, kind: pa.DataType) -> None:

@@ -10,18 +10,27 @@ import pyarrow.compute as pc
 
 __all__ = ["Misspelt", "Spelling", "number_of", "spelling_notes", "spelling_of"]
 
-NOTHING = frozenset({"", "-", "--", "?", ".", "none", "n/a", "na", "nan", "null", "missing", "unknown"})
+NOTHING = frozenset({
+    "", "-", "--", "---", "\u2013", "\u2014", "?", ".", "..", "...", "*", "none", "nil", "n/a", "n.a.", "na", "nan",
+    "n.d.", "nd", "null", "(null)", "\\n", "missing", "unknown", "not available",
+    "#n/a", "#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!",
+})  # fmt: skip
 """Words for a missing number."""
 SIGNS = "[$€£¥]"
 BLANKS = " \u00a0\u202f'"
 """Between groups of three digits, whatever the decimal sign is."""
 UNITED = re.compile(rf"([-+]?)\s*({SIGNS}?)\s*([-+]?[\d.,][^$€£¥%]*?)\s*({SIGNS}?|%)")
 """A sign, a unit, a number, and a unit behind it."""
-DATED = re.compile(r"\s*\d{1,4}[/.-]\d{1,2}[/.-]\d")
-DATES = ("%Y/%m/%d", "%Y.%m.%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y")
-"""Days come first where both ways are possible."""
-TIMES = ("", " %H:%M", " %H:%M:%S")
-IN_WORDS = {"%Y": "year", "%m": "month", "%d": "day", "%H:%M": "time", ":%S": ""}
+DATED = re.compile(r"\s*(\d{1,4}[/.-]\d{1,2}[/.-]\d|\d{4}-\d\d\s*$|(\d{1,2}[ -])?[A-Z][a-z]{2,8}\.?[ -]\d)")
+LONG_YEAR = re.compile(r"(^|\D)\d{4}(\D|$)")
+DATES = (
+    *("%Y/%m/%d", "%Y.%m.%d", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y-%m"),
+    *("%b %d, %Y", "%b %d %Y", "%d %b %Y", "%d-%b-%Y", "%b %Y", "%b-%Y"),
+)
+"""Days come first where both ways are possible; of short years (%y) there are the same."""
+TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+IN_WORDS = {"%Y": "year", "%y": "year", "%m": "month", "%b": "month", "%d": "day", "%H:%M": "time", ":%S": ""}
+IN_WORDS |= {"%I:%M": "time", " %p": ""}
 MOST_NAMED = 3
 
 
@@ -123,7 +132,9 @@ def _of_numbers(words: list[str], decimal: str) -> Spelling | None:
 def _of_dates(words: pa.Array) -> Spelling | None:
     if not len(words) or not DATED.match(words[0].as_py()):
         return None
-    for date in DATES:
+    # A long year also takes two digits, as those of a year 2,000 years ago.
+    long_years = LONG_YEAR.search(words[0].as_py()) is not None
+    for date in DATES if long_years else [date.replace("%Y", "%y") for date in DATES]:
         for time in TIMES:
             if not pc.strptime(words, format=date + time, unit="s", error_is_null=True).null_count:
                 said = re.sub("|".join(IN_WORDS), lambda found: IN_WORDS[found[0]], date + time)

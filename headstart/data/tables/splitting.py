@@ -39,7 +39,7 @@ def deal_out(
         raise worded(error) from None
     held_out, validation = away(choices, len(partition))
     partition = partition.holding_out(held_out, choices.seed, validation)
-    notes = (*notes, *partition.notes, *_unseen_labels(partition))
+    notes = (*notes, *partition.notes, *_unseen_labels(partition), *_nobody_new(choices, partition))
     if encoding is not None:
         encoding = fitted(encoding, partition, choices.standardize)
         # Hashed before anything is rewritten: a row's fingerprint is that of what was read.
@@ -94,6 +94,14 @@ def check_spelling(names: pa.Array, where: str) -> None:
         twice = next(name for name, count in Counter(short).items() if count > 1)
         spelt = [whole for whole, name in zip(names.to_pylist(), short, strict=True) if name == twice]
         raise UsageError(f"{where} spells one client {' and '.join(map(repr, spelt))}.", "Write the name in one way.")
+
+
+def _nobody_new(choices: Choices, partition: Partition) -> tuple[str, ...]:
+    """A word where so few clients are there that nobody asked for it, and yet no client is new."""
+    if choices.held_out is not None or partition.held_out:
+        return ()
+    count = "a single client" if len(partition) == 1 else f"{len(partition)} clients"
+    return (f"With {count} none is held out: scores are of clients that trained, on rows that did not.",)
 
 
 def _unseen_labels(partition: Partition) -> tuple[str, ...]:

@@ -1,5 +1,8 @@
 """Rows of a further table as an encoding stores them, for a client that comes later."""
 
+from collections.abc import Mapping
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 
@@ -40,10 +43,15 @@ def stored_rows(encoding: Encoding, source: Source) -> np.ndarray:
             write_numbers(block, j, values, lambda i, c=column.name, b=batch: b.place(i, c))  # type: ignore[misc]
         for j, category in encoding.categories:
             known = numbers[j]
-            block[:, j] = category_numbers(data.column(category.name), lambda text, n=known: n.get(text, -1))  # type: ignore[misc]
+            block[:, j] = category_numbers(data.column(category.name), partial(_place, known))
         blocks.append(block)
         start += len(data)
     return np.concatenate([np.empty((0, len(encoding.columns)), np.float32), *blocks])
+
+
+def _place(known: Mapping[str, float], text: str) -> float:
+    """A text's place among the categories, also if a file has blanks around it."""
+    return known.get(text, known.get(text.strip(), -1))
 
 
 def _numbers(batch: KeptBatch, column: str) -> np.ndarray:

@@ -33,6 +33,13 @@ FORMS = {
     "bars": (written("|").encode(), 1),
     "old spreadsheet": (written(";", ",").encode("cp1252"), 2),
     "wide": (written().encode("utf-16"), 1),
+    "a title": (f"What people like\n\n{written()}".encode(), 1),
+    "a padded title": (f"People;;;\n{written(';')}".encode(), 2),
+    "a remark": (f"# written by a program, version 2\n{written()}".encode(), 1),
+    "a named separator": (f"sep=;\n{written(';', ',')}".encode(), 2),
+    "empty lines": (f"\n\n{written()}".encode(), 1),
+    "blanks around cells": (written(" , ").encode(), 0),
+    "blanks and a mark": (b"\xef\xbb\xbf" + written(", ").encode(), 0),
     "zipped": (gzip.compress(written().encode()), 0),
 }
 
@@ -52,6 +59,38 @@ def test_files_of_every_form_are_read_alike(tmp_path, form):
         again = prepared(prepare(path, tmp_path / "out", client="who", label="likes"), held_out=0)
         assert again.names == federation.names
         assert again.partition.samples.features == samples.features
+
+
+def test_names_that_two_columns_have_are_told_apart(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("who,size,size,,,likes\n" + "".join(f"{w},{s},{2 * s},,,{like}\n" for w, s, _, like in ROWS))
+    partition = table(path, client="who", label="likes", held_out=0).partition
+    assert partition.samples.features == ("size", "size (2)")
+    assert any("columns are called 'size (2)', 'column 5'" in note for note in partition.notes)
+    assert "The columns '', 'column 5' are left out: no values at all." in partition.notes
+    assert streamed_file(path).schema.names == ["who", "size", "size (2)", "", "column 5", "likes"]
+
+
+def test_a_label_that_two_columns_have_is_refused(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("who,size,likes,likes\na,1,yes,yes\nb,2,no,no\n")
+    with pytest.raises(UsageError, match=r"two columns 'likes' \(label\)"):
+        table(path, client="who", label="likes", held_out=0)
+
+
+def test_a_row_is_named_by_its_number_below_the_header(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("A title\n\nwho, size\na,1\nb,2,3\n")
+    with pytest.raises(UsageError, match=r"Row 2 of people\.csv has 3 cells"):
+        source_of(path)
+
+
+def test_blanks_alone_are_nothing(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("who,colour\na, red\nb,red \nc,  \n")
+    for source in (source_of(path), streamed_file(path)):
+        (batch,) = source.batches(["colour"])
+        assert batch.column(0).to_pylist() == ["red", "red", None]
 
 
 def test_cells_may_have_several_lines(tmp_path):

@@ -92,10 +92,15 @@ def test_a_client_in_two_spellings():
     refused("column 'person' spells one client 'p3' and 'p3 '", changed("person", 3, "p3 "))
 
 
+def test_a_label_of_times():
+    days = [datetime.date(2024, 1, 1 + i % 20) for i in range(120)]
+    refused("the label 'activity' holds times.*as a number", people(activity=days))
+
+
 def test_mixed_types_in_a_column(tmp_path):
     path = tmp_path / "people.csv"
     text = [str(round(v, 3)) for v in people()["speed"].to_pylist()[:40]] * 3
-    text[70] = "fast"
+    text[60], text[70] = "n.a.", "fast"
     pa.csv.write_csv(people(speed=text), path)
     refused("row 71 of people.csv, column 'speed': 'fast' among numbers", path)
     refused("one type a column", {"person": ["a", "b"], "activity": ["x", "y"], "f": [1, "two"]})
@@ -127,7 +132,9 @@ def test_columns_that_are_no_features_and_were_asked_for():
     refused("column 'hole' has no values at all", people(hole=[None] * 120), features=["hole"])
     refused("column 'list' holds list", people(list=[[1.0]] * 120), features=["list"])
     refused("no feature columns", people(speed=None, age=None))
-    refused("no feature columns that can.*'hole' has no values", people(speed=None, age=None, hole=[None] * 120))
+    refused(
+        "no feature columns that can.*'hole' is left out: no values", people(speed=None, age=None, hole=[None] * 120)
+    )
     refused("no feature columns but such as hold ids", people(speed=None, age=[f"i{i}" for i in range(120)]))
 
 
@@ -159,7 +166,7 @@ def test_files_that_cannot_be_read(tmp_path):
     other.write_bytes(b"PK")
     refused("people.xlsx ends in .xlsx.*csv", other)
     twice = tmp_path / "twice.csv"
-    twice.write_text("person,person,speed\na,run,1\n")
+    twice.write_text("person,person,activity,speed\na,b,run,1\n")
     refused("two columns 'person'", twice)
 
 

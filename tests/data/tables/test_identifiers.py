@@ -79,8 +79,8 @@ def test_a_code_of_countries(tmp_path):
         ([2 * i for i in range(120)], None),
         ([i % 60 for i in range(120)], None),
         ([*range(119), 0], None),
-        ([datetime.datetime(2024, 1, 1 + i % 20) for i in range(120)], "holds times"),
-        ([None] * 120, "has no values at all"),
+        ([datetime.datetime(2024, 1, 1 + i % 20) for i in range(120)], "left out: times"),
+        ([None] * 120, "left out: no values at all"),
         ([[1.0]] * 120, "neither numbers nor texts"),
     ],
 )

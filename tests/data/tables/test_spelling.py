@@ -25,7 +25,7 @@ def test_numbers_are_read_as_people_write_them(text, number):
     assert number_of(text) == number
 
 
-@pytest.mark.parametrize("word", ["?", "-", "n/a", "None", "NA", ""])
+@pytest.mark.parametrize("word", ["?", "-", "n/a", "None", "NA", "", "..", "n.a.", "#DIV/0!", "\u2013"])
 def test_words_for_nothing_are_missing_numbers(word):
     assert math.isnan(number_of(word))
 
@@ -51,6 +51,12 @@ def test_dates_are_read_in_one_order():
     assert spelling("31/12/2024", "01/02/2023").date == "%d/%m/%Y"
     assert spelling("12/31/2024", "01/02/2023").date == "%m/%d/%Y"
     assert spelling("31/12/2024", "12/31/2024") is None
+    assert spelling("31/12/99", "01/02/20").date == "%d/%m/%y"
+    assert spelling("5/1/2020 3:05 PM", "12/31/2021 11:59 AM").date == "%m/%d/%Y %I:%M %p"
+    assert spelling("Jan 1 2000", "December 31 2001").what == "dates, read as month day year"
+    assert spelling("3-Mar-20", "14-Apr-21").date == "%d-%b-%y"
+    assert spelling("2020-01", "2021-11").date == "%Y-%m"
+    assert spelling("Type 1", "Type 2") is None
     assert spelling("31.12.2024 12:30", None).what == "dates, read as day.month.year time"
 
 
@@ -82,7 +88,7 @@ def test_a_spreadsheet_is_a_table_of_numbers(tmp_path):
     assert partition.samples.features == ("income", "tax", "tax is missing")
     assert partition.samples.kind == "regression"
     assert any("'when' holds dates, read as day/month/year" in note for note in partition.notes)
-    assert any("'when' holds times and is left out" in note for note in partition.notes)
+    assert any("'when' is left out: times" in note for note in partition.notes)
     encoding = partition.samples.transform
     # Read whole, streamed, or with what it stands for: the model sees the same.
     whole, streamed = (stored_rows(encoding, make(path)) for make in (source_of, streamed_file))

@@ -209,6 +209,16 @@ def test_groups_stay_on_one_side():
         assert not {recording[i] for i in train} & {recording[i] for i in query}
 
 
+@pytest.mark.parametrize(("clients", "said"), [(1, "a single client"), (2, "2 clients"), (3, None)])
+def test_it_is_said_where_nobody_is_new(clients, said):
+    options = {"client": "person", "label": "activity"}
+    notes = table(people(clients=clients), **options).partition.notes
+    assert [note for note in notes if "none is held out" in note] == (
+        [f"With {said} none is held out: scores are of clients that trained, on rows that did not."] if said else []
+    )
+    assert not any("none is held out" in note for note in table(people(), held_out=0, **options).partition.notes)
+
+
 def test_small_clients_are_left_out_on_request():
     person = ["loner", *[f"p{i % 3}" for i in range(119)]]
     assert "loner" not in table(people(person=person), min_samples=2, **COLUMNS).names

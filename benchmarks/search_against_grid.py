@@ -5,8 +5,8 @@
 
 For Per-FedAvg on each data set: every point of a grid of ``side`` x ``side`` step sizes (inner and outer, over the
 ranges of the search) is trained for all rounds, and so is what the search finds. All of them are one compiled program.
-Scores are means over seeds of training, of which the search has seen the first. With more than one, settings that diverge
-with any of them are no good, however well they do with another.
+Scores are means over seeds of training, of which the search has seen the first. With more than one, settings that
+diverge with any of them are no good, however well they do with another.
 Of each, the best way to adapt is chosen by the clients by whom the search chooses, each with the same weight as there,
 from the same numbers and sizes of steps. The table has the score that the grid's best and the search's choice have with
 these clients, by how much the latter falls short, the same two on new clients (looked at for this report only), and the

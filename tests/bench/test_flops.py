@@ -64,4 +64,6 @@ def test_a_round_does_no_product_in_vain(curvature: str, batch: int | Literal["f
     chosen = HessianFree(1e-3) if curvature == "hessian-free" else curvature
     algorithm = hs.per_fedavg(local_steps=STEPS, batch_size=batch, curvature=chosen)
     simulation = hs.Simulation(algorithm, hs.Classification(hs.MLP(FEATURES, 10)), federation, cohort=COHORT)
-    assert round_flops(simulation) == pytest.approx(perceptron_flops(curvature, OWNED if batch == "full" else BATCH), rel=0.02)
+    assert round_flops(simulation) == pytest.approx(
+        perceptron_flops(curvature, OWNED if batch == "full" else BATCH), rel=0.02
+    )

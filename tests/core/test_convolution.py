@@ -185,11 +185,15 @@ def test_every_form_is_the_native_convolution():
 
 
 @pytest.mark.parametrize(
-    ("channels", "filters", "strides", "together"),
-    [(3, 16, 1, 4), (3, 32, 1, 2), (16, 16, 1, 2), (16, 16, 2, 1), (16, 32, 1, 1), (32, 16, 1, 1)],
-)
-def test_few_filters_are_widened_until_there_is_a_fast_kernel(channels, filters, strides, together):
-    image, kernel = jnp.zeros((1, 2, 8, 8, channels), "float32"), jnp.zeros((1, 3, 3, channels, filters), "float32")
+    ("size", "channels", "filters", "strides", "together"),
+    [(16, 3, 16, 1, 4), (8, 3, 16, 1, 2), (4, 3, 16, 1, 1), (15, 3, 16, 1, 1), (8, 3, 32, 1, 2), (8, 16, 16, 1, 2),
+     (8, 16, 16, 2, 1), (8, 16, 32, 1, 1), (8, 32, 16, 1, 1)],
+)  # fmt: skip
+def test_few_filters_are_widened_until_there_is_a_fast_kernel(size, channels, filters, strides, together):
+    image, kernel = (
+        jnp.zeros((1, 2, size, size, channels), "float32"),
+        jnp.zeros((1, 3, 3, channels, filters), "float32"),
+    )
     window = Window((strides, strides), ((1, 1), (1, 1)), (1, 1), (1, 1))
     traced = jax.make_jaxpr(partial(forms.convolve, window=window))(image, kernel)
     (found,) = (eqn for eqn in traced.jaxpr.eqns if eqn.primitive.name == "conv_general_dilated")

@@ -162,12 +162,17 @@ MOST_TOGETHER = 4
 def _together(image: Array, window: Window, kernel: Shape, filters: int, enough: int) -> int:
     """How many neighbouring pixels of a result to compute as one, so that there are ``enough`` filters.
 
-    Along the last axis, in two dimensions, and where it does not jump: a widened kernel would be mostly zeros.
+    Along the last axis, in two dimensions, and where it does not jump: a widened kernel would be mostly zeros. Nor
+    where it would be as large as the image: XLA swaps the two then, into an order that is slow.
     """
     if len(kernel) != 2 or (window.strides[-1], window.image_dilation[-1], window.kernel_dilation[-1]) != (1, 1, 1):
         return 1
     width, pixels = window.output(image.shape[2:-1], kernel)[-1], 1
-    while pixels < MOST_TOGETHER and pixels * filters < enough and width % (2 * pixels) == 0:
+
+    def fits(pixels: int) -> bool:
+        return width % pixels == 0 and width // pixels >= kernel[-1]
+
+    while pixels < MOST_TOGETHER and pixels * filters < enough and fits(2 * pixels):
         pixels *= 2
     return pixels
 

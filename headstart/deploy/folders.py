@@ -9,7 +9,7 @@ from typing import Any
 import tomli_w
 
 from headstart.deploy.credentials import make_authority, make_node_key, make_server_certificate, public_line
-from headstart.deploy.places import Door, ServerPlace, SitePlace
+from headstart.deploy.places import SITE_PORT, Door, ServerPlace, SitePlace, address, check_host, check_port
 from headstart.deploy.roster import Roster, check_site_name, editing
 from headstart.deploy.units import server_unit, site_unit
 from headstart.deploy.whole import write_whole
@@ -17,8 +17,8 @@ from headstart.errors import UsageError
 
 __all__ = ["Federation", "add", "init", "revoke"]
 
-SITE_PORT = 9094
-LOOPBACK = ("localhost", "127.0.0.1")
+LOOPBACK = {"localhost": "127.0.0.1", "127.0.0.1": "127.0.0.1", "::1": "::1"}
+"""Hosts that are this machine, and where it listens then."""
 SERVER_NOTE = """\
 # How this federation is run. What it trains is in experiment.toml; who belongs to it is in roster.toml.
 # quorum = 0.5           # the share of a cohort's clients, or their number, whose updates a round needs
@@ -69,7 +69,10 @@ def init(
     """
     root = Path(folder)
     names = [f"site-{i + 1}" for i in range(sites)] if isinstance(sites, int) else list(sites)
-    _check(root, names, port)
+    _check(root, names)
+    check_host(host)
+    check_port("port", port)
+    check_port("superlink_port", port + 1 if superlink_port is None else superlink_port)
     tables = _tables(experiment, settings)
     server = ServerPlace(root / "server")
     folders = {name: root / "sites" / name for name in names}
@@ -80,13 +83,13 @@ def init(
 
             placed = deal_out_files(tables["data"], folders)
         certificate = [host]
-        listen = listen or ("127.0.0.1" if host in LOOPBACK else "0.0.0.0")
+        listen = listen or LOOPBACK.get(host) or ("::" if ":" in host else "0.0.0.0")
         door = Door(listen, port, port + 1 if superlink_port is None else superlink_port, tuple(certificate))
         _make_server(server, {**tables, "data": {**tables["data"], **placed[names[0]]}}, door, deploy or {})
         roster = Roster({})
         for i, (name, place) in enumerate(folders.items()):
             own_port = SITE_PORT if first_site_port is None else first_site_port + i
-            line = _make_site(place, name, f"{host}:{port}", own_port, placed[name], server.authority)
+            line = _make_site(place, name, address(host, port), own_port, placed[name], server.authority)
             roster = roster.with_site(name, line)
         roster.write(server.folder)
     except BaseException:
@@ -115,9 +118,9 @@ def add(folder: str | Path, site: str, public_key: str | Path | None = None) -> 
             roster.with_site(site, "")  # which says why not
         door = server.door()
         port, data = _like_others(root, roster)
-        address = f"{door.names[0] if door.names else 'localhost'}:{door.port}"
+        where = address(door.names[0] if door.names else "localhost", door.port)
         try:
-            line = _make_site(place, site, address, port, data, server.authority)
+            line = _make_site(place, site, where, port, data, server.authority)
             roster.with_site(site, line).write(server.folder)
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
@@ -150,7 +153,7 @@ def _federation(folder: str | Path) -> tuple[Path, ServerPlace]:
     return root, ServerPlace(path if (path / "roster.toml").exists() else path / "server")
 
 
-def _check(root: Path, names: Sequence[str], port: int) -> None:
+def _check(root: Path, names: Sequence[str]) -> None:
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise UsageError(f"{root} is there already and is not empty.", "Choose another folder.")
     if not names:
@@ -159,8 +162,6 @@ def _check(root: Path, names: Sequence[str], port: int) -> None:
         check_site_name(name)
         if names.count(name) > 1:
             raise UsageError(f"Two sites are called {name}.", "Give each site a name of its own.")
-    if not 0 < port < 65535:
-        raise UsageError(f"port = {port} is no port.", "Choose one between 1024 and 65534.")
 
 
 def _tables(experiment: str | Path, settings: Iterable[str]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from headstart.deploy.control import NotThere, SuperLink
+from headstart.deploy.credentials import renew_server_certificate
 from headstart.deploy.events import Events
 from headstart.deploy.flower import write_app
 from headstart.deploy.places import Door, ServerPlace
@@ -25,7 +26,8 @@ from headstart.deploy.processes import (
     environment,
     tail,
 )
-from headstart.deploy.roster import FILE, Roster
+from headstart.deploy.roster import LiveRoster
+from headstart.deploy.sole import sole
 from headstart.deploy.watching import EventTail
 from headstart.errors import HeadstartError, UsageError
 
@@ -52,7 +54,9 @@ class ServerWatch:
     def __init__(self, folder: Path):
         self.place = ServerPlace(folder.resolve())
         self.door = self.place.door()
-        Roster.read(self.place.folder)  # complains before anything is started
+        self._roster = LiveRoster(self.place.folder, self._mangled)  # complains before anything is started
+        self._lock = sole(self.place.folder, "server")
+        renew_server_certificate(self.place.tls, self.door.names)
         _check_free("127.0.0.1", self.door.superlink_port, self.place)
         _check_free(self.door.host, self.door.port, self.place)
         self.events = Events(self.place.folder)
@@ -101,20 +105,25 @@ class ServerWatch:
         if self._link is not None:
             self._link.close()  # the SuperLink does not end while it has a connection
         self.keeper.stop()
+        self._lock.release()
 
     def _reconcile(self) -> None:
         """Make the SuperLink know the nodes of the roster and no others."""
-        known = ((self.place.folder / FILE).stat().st_mtime_ns, self.keeper["superlink"].starts)
+        wanted = self._roster.look().keys
+        known = (self._roster.version, self.keeper["superlink"].starts)
         if known == self._known:
             return
         if self._link is None:
             self._link = SuperLink(self.door.superlink_port, self.place.authority)
-        wanted, nodes = Roster.read(self.place.folder).keys(), self._link.nodes()
+        nodes = self._link.nodes()
         for key in nodes.keys() - wanted.keys():
             self._link.unregister(nodes[key])
         for key in wanted.keys() - nodes.keys():
             self._link.register(key, wanted[key])
         self._known = known
+
+    def _mangled(self, why: str) -> None:
+        self.events.tell("mangled", reason=why)
 
     def _see_to_run(self, now: float) -> Outcome | None:
         assert self._link is not None

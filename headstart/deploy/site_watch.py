@@ -8,8 +8,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.proto.fleet_pb2 import DeactivateNodeRequest
@@ -21,6 +23,7 @@ from headstart.deploy.events import Events
 from headstart.deploy.gateway import HELLO
 from headstart.deploy.places import SitePlace
 from headstart.deploy.processes import Child, Keeper, environment
+from headstart.deploy.sole import sole
 from headstart.deploy.whole import write_secret
 from headstart.errors import HeadstartError, UsageError
 
@@ -42,6 +45,7 @@ class SiteWatch:
     def __init__(self, folder: Path):
         self.place = SitePlace.read(folder.resolve())
         self._key = _private(self.place)
+        self._lock = sole(self.place.folder, "site")
         env = environment(self.place.folder / "flower")
         worker = [sys.executable, "-m", "headstart.deploy.worker", str(self.place.folder)]
         self.worker = Child("worker", worker, self.place.logs / "worker.log", env)
@@ -92,6 +96,7 @@ class SiteWatch:
     def stop(self) -> None:
         """End its processes; the server is told."""
         self._keeper.stop()
+        self._lock.release()
 
     def _forget_messages(self) -> None:
         """Start the node again: it may wait for the answer to a message that a messenger has taken to its grave."""
@@ -160,7 +165,11 @@ def _detail(answer: httpx.Response) -> str:
 def _private(place: SitePlace) -> ec.EllipticCurvePrivateKey:
     try:
         key = load_ssh_private_key(place.key.read_bytes(), None)
-    except (OSError, ValueError) as error:
+    except TypeError as error:
+        raise UsageError(
+            f"{place.key} has a passphrase.", f"Take it off: ssh-keygen -p -N '' -f {place.key}"
+        ) from error
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
         raise UsageError(f"{place.key} is no key: {error}.", "Bring the key of this site back.") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise UsageError(f"{place.key} is not an elliptic-curve key.", "Make one with: ssh-keygen -t ecdsa -b 384")
@@ -180,7 +189,7 @@ def _messengers_secret(place: SitePlace) -> Path:
 def _node(place: SitePlace, secret: Path) -> list[str]:
     return [
         "flower-supernode", "--superlink", place.server, "--root-certificates", str(place.authority),
-        "--auth-supernode-private-key", str(place.key), "--node-config", f'socket="{place.socket}"',
+        "--auth-supernode-private-key", str(place.key), "--node-config", f'socket="{quote(str(place.socket))}"',
         "--host", "127.0.0.1", "--port", str(place.port),
         "--isolation", "process", "--superexec-auth-secret-file", str(secret),
     ]  # fmt: skip

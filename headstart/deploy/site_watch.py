@@ -60,6 +60,8 @@ class SiteWatch:
         self._greeted = -GREET_SECONDS
         self.connected = False
         """Whether the server knows this site, as of the last look."""
+        self.missing = ""
+        """What came of the last look for the server, where nothing did."""
 
     def __enter__(self) -> "SiteWatch":
         return self
@@ -73,10 +75,10 @@ class SiteWatch:
             self._greeted = time.monotonic()
             try:
                 greet(self.place, self._key)
-            except NoServer:
-                pass
+            except NoServer as error:
+                self.missing = str(error)
             else:
-                self.connected = True
+                self.connected, self.missing = True, ""
                 self._keeper.children = [self.worker, self.messenger, self.node]
         self._keeper.tend()
         if self.messenger.starts > self._messengers:

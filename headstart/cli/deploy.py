@@ -149,6 +149,8 @@ def site(
 
     def watch(watching: Any) -> None:
         for event in events.read():
+            if event.get("event") == "process_ended" and (child := watching.failing()) is not None:
+                console.print(f"The {child.name} ends again and again; see {escape(str(child.log))}.")
             if event.get("event") == "trouble" and said != [event.get("detail")]:
                 said[:] = [event["detail"]]
                 console.print(f"The server could not be answered: {escape(str(event['detail']))}")

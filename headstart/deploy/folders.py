@@ -63,9 +63,9 @@ def init(
 
     ``experiment`` is the TOML file, or the record of a run, that says what is trained; ``settings`` change it as on
     the command line. ``sites`` are names, or how many there are. Sites reach the server at ``host`` and ``port``; the
-    gateway listens on the interface ``listen``: on all of them, or on loopback where the host is this machine. With
-    ``split``, the data of the experiment is dealt out to the sites' folders, for a trial on one machine; SuperNodes
-    then have ports of their own, from ``first_site_port``. ``deploy`` are settings for deploy.toml.
+    gateway listens on the interface ``listen``: on all of them, or on loopback where the host is this machine; then
+    SuperNodes have ports of their own, from ``first_site_port``. With ``split``, the data of the experiment is dealt
+    out to the sites' folders, for a trial on one machine. ``deploy`` are settings for deploy.toml.
     """
     root = Path(folder)
     names = [f"site-{i + 1}" for i in range(sites)] if isinstance(sites, int) else list(sites)
@@ -73,6 +73,8 @@ def init(
     check_host(host)
     check_port("port", port)
     check_port("superlink_port", port + 1 if superlink_port is None else superlink_port)
+    if first_site_port is None and host in LOOPBACK:
+        first_site_port = max(SITE_PORT, port + 2)  # sites that reach the server there share its machine
     tables = _tables(experiment, settings)
     server = ServerPlace(root / "server")
     folders = {name: root / "sites" / name for name in names}
@@ -89,6 +91,7 @@ def init(
         roster = Roster({})
         for i, (name, place) in enumerate(folders.items()):
             own_port = SITE_PORT if first_site_port is None else first_site_port + i
+            check_port("first_site_port", own_port)
             line = _make_site(place, name, address(host, port), own_port, placed[name], server.authority)
             roster = roster.with_site(name, line)
         roster.write(server.folder)
@@ -141,8 +144,9 @@ def _like_others(root: Path, roster: Roster) -> tuple[int, dict[str, str]]:
     if not others:
         return SITE_PORT, {"path": "data.csv"}
     ports = {other.port for other in others}
-    # Sites of a trial share a machine, and have a port each.
-    port = max(ports) + 1 if len(ports) > 1 else min(ports)
+    # Sites that share a machine have a port each.
+    here = others[0].server.rpartition(":")[0].strip("[]") in LOOPBACK
+    port = max(ports) + 1 if here or len(ports) > 1 else min(ports)
     return port, {key: value for key, value in others[0].data.items() if isinstance(value, str)}
 
 

@@ -1,6 +1,5 @@
 """A server kept running: SuperLink, gateway, and training, which goes on from its checkpoint whenever it died."""
 
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from headstart.deploy.processes import (
     tail,
 )
 from headstart.deploy.roster import LiveRoster
+from headstart.deploy.sockets import check_free
 from headstart.deploy.sole import sole
 from headstart.deploy.watching import EventTail
 from headstart.errors import HeadstartError, UsageError
@@ -56,9 +56,13 @@ class ServerWatch:
         self.door = self.place.door()
         self._roster = LiveRoster(self.place.folder, self._mangled)  # complains before anything is started
         self._lock = sole(self.place.folder, "server")
-        renew_server_certificate(self.place.tls, self.door.names)
-        _check_free("127.0.0.1", self.door.superlink_port, self.place)
-        _check_free(self.door.host, self.door.port, self.place)
+        try:
+            renew_server_certificate(self.place.tls, self.door.names)
+            for host, port in (("127.0.0.1", self.door.superlink_port), (self.door.host, self.door.port)):
+                check_free(host, port, f"[gateway] of {self.place.settings}")
+        except UsageError:
+            self._lock.release()
+            raise
         self.events = Events(self.place.folder)
         self.keeper = Keeper([_superlink(self.place, self.door), _gateway(self.place, self.door)], self.events)
         self._link: SuperLink | None = None
@@ -222,18 +226,6 @@ def _gateway(place: ServerPlace, door: Door) -> Child:
         str(door.superlink_port), str(MAX_BYTES),
     ]  # fmt: skip
     return Child("gateway", command, place.logs / "gateway.log", environment(place.folder / "flower"))
-
-
-def _check_free(host: str, port: int, place: ServerPlace) -> None:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise UsageError(
-                f"Port {port} of {host} cannot be used: {error.strerror}.",
-                f"End what is using it, or choose another in [gateway] of {place.settings}.",
-            ) from error
 
 
 def _pid(path: Path) -> int | None:

@@ -23,6 +23,7 @@ from headstart.deploy.events import Events
 from headstart.deploy.gateway import HELLO
 from headstart.deploy.places import SitePlace
 from headstart.deploy.processes import Child, Keeper, environment
+from headstart.deploy.sockets import check_free
 from headstart.deploy.sole import sole
 from headstart.deploy.whole import write_secret
 from headstart.errors import HeadstartError, UsageError
@@ -32,6 +33,8 @@ __all__ = ["NoServer", "SiteWatch", "greet", "run_site"]
 TICK_SECONDS, GREET_SECONDS = 0.1, 3.0
 NODE_GRACE_SECONDS = 65.0
 """For so long Flower takes a node that vanished to be there still, and lets no other with its key in."""
+FAILING = 3
+"""So many times in a row a process may end soon after its start before it is worth a word."""
 NODE_NUMBER = re.compile(rb"SuperNode ID: (\d+)")
 
 
@@ -46,6 +49,11 @@ class SiteWatch:
         self.place = SitePlace.read(folder.resolve())
         self._key = _private(self.place)
         self._lock = sole(self.place.folder, "site")
+        try:
+            check_free("127.0.0.1", self.place.port, f"{self.place.folder / 'site.toml'}")
+        except UsageError:
+            self._lock.release()
+            raise
         env = environment(self.place.folder / "flower")
         worker = [sys.executable, "-m", "headstart.deploy.worker", str(self.place.folder)]
         self.worker = Child("worker", worker, self.place.logs / "worker.log", env)
@@ -94,6 +102,10 @@ class SiteWatch:
     def pids(self) -> list[int]:
         """Of its processes."""
         return self._keeper.pids
+
+    def failing(self) -> Child | None:
+        """A process that ends again and again; it is started again all the same, for the server may be the cause."""
+        return next((child for child in self.children if child.failures >= FAILING), None)
 
     def stop(self) -> None:
         """End its processes; the server is told."""

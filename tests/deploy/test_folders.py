@@ -1,6 +1,7 @@
 """The folders of a federation, and data dealt out to sites."""
 
 import shutil
+import socket
 import stat
 import subprocess
 import tomllib
@@ -18,6 +19,7 @@ from headstart.deploy.server_watch import ServerWatch
 from headstart.deploy.settings import DeploySettings
 from headstart.deploy.site_watch import SiteWatch
 from headstart.deploy.sole import sole
+from headstart.deploy.trial import free_ports
 from headstart.deploy.units import server_unit, site_unit
 from headstart.errors import UsageError
 
@@ -80,7 +82,10 @@ def test_only_a_server_that_others_reach_listens_to_them(tmp_path, experiment, h
     made = init(tmp_path / "fed", experiment, 2, host=host)
     assert ServerPlace(made.server).door().host == interface
     new = add(tmp_path / "fed", "new")
-    assert {SitePlace.read(folder).server for folder in (*made.sites.values(), new)} == {where}
+    places = [SitePlace.read(folder) for folder in (*made.sites.values(), new)]
+    assert {place.server for place in places} == {where}
+    # Sites of this machine have a port each.
+    assert [place.port for place in places] == ([9094] * 3 if interface in ("0.0.0.0", "::") else [9094, 9095, 9096])
 
 
 @pytest.mark.parametrize(
@@ -112,9 +117,13 @@ def test_a_section_that_deploy_toml_cannot_have_is_refused(tmp_path):
         DeploySettings.read(tmp_path)
 
 
-def test_a_folder_has_one_server_and_a_site_one_process(tmp_path, experiment):
+def test_a_folder_has_one_server_and_a_site_one_process(tmp_path, experiment, monkeypatch):
     """A second one would end the first one's training, or sign its node off."""
-    made = init(tmp_path / "fed", experiment, ["north"], superlink_port=1, port=2)
+    made = init(tmp_path / "fed", experiment, ["north"], first_site_port=free_ports(1)[0])
+    monkeypatch.setattr("headstart.deploy.sockets.ENDING_SECONDS", 0.3)
+    busy = socket.create_server(("127.0.0.1", SitePlace.read(made.sites["north"]).port))
+    with busy, pytest.raises(UsageError, match=f"Port {busy.getsockname()[1]} of 127.0.0.1 cannot be used"):
+        SiteWatch(made.sites["north"])
     watching = SiteWatch(made.sites["north"])
     with pytest.raises(UsageError, match="north has a site already, in another process"):
         SiteWatch(made.sites["north"])

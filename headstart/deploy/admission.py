@@ -20,9 +20,10 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from headstart.deploy.roster import LiveRoster
 
-__all__ = ["KEY", "SIGNATURE", "TIME", "Doorkeeper", "Refused", "signed_headers"]
+__all__ = ["CLOCK", "KEY", "SIGNATURE", "TIME", "Doorkeeper", "Refused", "signed_headers"]
 
 KEY, TIME, SIGNATURE = "flwr-public-key", "flwr-timestamp", "flwr-signature"
+CLOCK = "a clock that differs"
 EARLY, LATE = 10.0, 310.0
 """How many seconds a clock may be ahead, and how old a call may be."""
 
@@ -59,7 +60,7 @@ class Doorkeeper:
             raise Refused("a key that is not on the roster")
         site = roster.keys[key]
         if not -EARLY < age < LATE:
-            raise Refused(f"a clock that differs by {abs(age):.0f} seconds", site)
+            raise Refused(f"{CLOCK} by {abs(age):.0f} seconds", site)
         try:
             elliptic = serialization.load_pem_public_key(key)
             assert isinstance(elliptic, ec.EllipticCurvePublicKey)

@@ -18,7 +18,7 @@ from flwr.proto.fleet_pb2 import DeactivateNodeRequest
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from headstart.deploy.admission import signed_headers
+from headstart.deploy.admission import CLOCK, signed_headers
 from headstart.deploy.events import Events
 from headstart.deploy.gateway import HELLO
 from headstart.deploy.places import SitePlace
@@ -157,8 +157,11 @@ def greet(place: SitePlace, key: ec.EllipticCurvePrivateKey | None = None) -> No
     if answer.status_code == 503:
         raise NoServer(f"{place.server} is starting.")
     if answer.status_code != 200:
+        why = _detail(answer)
+        if why.startswith(CLOCK):  # which may be set while the machine starts
+            raise NoServer(f"{place.server} sees {why}: set this machine's.")
         raise UsageError(
-            f"{place.server} does not let {place.name} in: it sees {_detail(answer)}.",
+            f"{place.server} does not let {place.name} in: it sees {why}.",
             "Ask who runs the server to add this site: headstart deploy add DIR NAME --public-key key.pub",
         )
     known = str(answer.json()["site"])

@@ -333,6 +333,26 @@ def test_what_is_wrong_with_a_sites_data_stays_there(tmp_path, error, told):
     assert north.events.told
 
 
+def test_what_a_site_tells_fills_no_log_and_moves_no_cursor(tmp_path):
+    trial = Trial(tmp_path, CONTRACT["fedavg"], *setting("fedavg"))
+    shouting = Meddler(
+        trial.sites["north"], lambda m, answer: _told(answer, "error", "\x1b[2J\nno" * 1000), rounds=(0,)
+    )
+
+    def boasting(content):
+        message = Message.unpack(trial.sites["south"].answer(content))
+        said = (
+            {"versions": {str(i): "9" * 10_000 for i in range(1000)}} if message.head.kind == "begin" else message.said
+        )
+        return Message(message.head, said, message.arrays).pack()
+
+    trial.run(trial.fleet(north=shouting, south=boasting)).advance(1)
+    told = [event["detail"] for event in trial.events.told if event["event"] == "left_out"]
+    assert len(told[0]) == 500
+    assert told[0].startswith(" [2J no")
+    assert len(json.dumps(trial.events.told)) < 20_000
+
+
 def test_events_are_lines_of_json(tmp_path):
     from headstart.deploy.events import Events, read_events
 

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import tomllib
 
+import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +18,7 @@ from headstart.deploy.places import ServerPlace, SitePlace
 from headstart.deploy.roster import Roster, read_roster
 from headstart.deploy.server_watch import ServerWatch
 from headstart.deploy.settings import DeploySettings
-from headstart.deploy.site_watch import SiteWatch
+from headstart.deploy.site_watch import NoServer, SiteWatch, greet
 from headstart.deploy.sole import sole
 from headstart.deploy.trial import free_ports
 from headstart.deploy.units import server_unit, site_unit
@@ -115,6 +116,18 @@ def test_a_section_that_deploy_toml_cannot_have_is_refused(tmp_path):
     (tmp_path / "deploy.toml").write_text("[deploy]\nquorum = 0.7")
     with pytest.raises(UsageError, match=r"has a section \[deploy\]"):
         DeploySettings.read(tmp_path)
+
+
+def test_a_site_waits_for_its_clock_to_be_set_and_gives_up_where_it_is_not_known(tmp_path, experiment, monkeypatch):
+    place = SitePlace.read(init(tmp_path / "fed", experiment, ["north"]).sites["north"])
+    for seen, raised in (
+        ("a clock that differs by 600 seconds", NoServer),
+        ("a key that was revoked", UsageError),
+    ):
+        answer = httpx.Response(401, json={"detail": seen})
+        monkeypatch.setattr(httpx, "post", lambda *_, answer=answer, **__: answer)
+        with pytest.raises(raised, match=f"sees {seen}"):
+            greet(place)
 
 
 def test_a_folder_has_one_server_and_a_site_one_process(tmp_path, experiment, monkeypatch):

@@ -10,6 +10,7 @@ from typing import Any
 from headstart.deploy.events import FILE
 from headstart.deploy.places import ServerPlace
 from headstart.deploy.roster import FILE as ROSTER
+from headstart.deploy.sole import has
 
 __all__ = ["EventTail", "Seen", "SiteSeen", "status"]
 
@@ -163,6 +164,8 @@ def status(folder: str | Path) -> Seen:
     seen.state = "starting" if events else "not started yet"
     for event in events:
         seen.take(event)
+    if events and not seen.state.startswith(("finished", "stopped")) and not has(server.folder, "server"):
+        seen.state = "no server is running; start it to go on"
     return seen
 
 

@@ -192,6 +192,17 @@ def test_classes_of_a_clients_own_are_learned_by_their_means(tmp_path):
     assert list(mine.predict(own["x"])) == ["ghi"[i] for i in nearest]
 
 
+def test_rows_of_one_class_do_not_choose(model, frame):
+    """The more steps towards it, the better they would find them."""
+    liked = frame[frame["likes"] == "yes"].iloc[:20]
+    report = model.adapt(liked).adaptation
+    rule = model.description.adaptation
+    assert not report.chosen
+    assert [row["steps"] for row in report.curve] == [0, rule.steps]
+    assert report.notes[-1].startswith("All 20 rows are of the class yes")
+    assert not any("All" in note for note in model.adapt(frame.iloc[:20]).adaptation.notes)
+
+
 def test_labels_of_a_frame_may_be_written_as_a_spreadsheet_writes_them():
     """The file that the frame was read from would be taken."""
     target, source = Target("price", mean=34.0, scale=100.0), TableSource("the table", pa.table({}))

@@ -80,7 +80,7 @@ def round_numbers(values: Iterable[float]) -> list[float | None]:
 def legend(**options: Any) -> Any:
     """Under the chart, where a phone has room for it; strokes are long enough to show how they are dashed."""
     if options.get("symbolType") == "stroke":
-        options.setdefault("symbolSize", 550)
+        options.setdefault("symbolSize", 400)
     return altair().Legend(orient="bottom", direction="vertical", labelLimit=300, symbolOpacity=1, **options)
 
 

@@ -19,7 +19,7 @@ __all__ = ["cost_section", "curves_section"]
 DRAWN = 300
 """Points of a training curve; of more rounds, means over as many stretches."""
 FEWEST = 5
-"""Evaluations from which a curve has a direction."""
+"""Evaluations from which a curve has a direction, and clients from which it has a band."""
 FLAT = 0.02
 """A curve has settled if its last quarter brought less than this share of all that it brought."""
 
@@ -91,7 +91,7 @@ def _curves(evidence: Evidence, group: str) -> Figure:
 def _half(row: Mapping[str, Any]) -> float:
     """Half of Student's interval of a mean over clients."""
     count = row["clients"]
-    if count < 2:
+    if count < FEWEST:  # it would be many times wider than all lines are apart
         return math.nan
     return float(stats.t.ppf((1 + LEVEL) / 2, count - 1)) * row["std"] / math.sqrt(count - 1)
 

@@ -9,6 +9,7 @@ from headstart_papers.listing import OUTCOMES, PaperClaim, listed, outcomes
 from headstart_papers.markdown import bullet, seeds_told, table
 from headstart_papers.numbers import clock
 from headstart_papers.quoting import Quoting
+from headstart_papers.settings import seeds_in_turn
 from headstart_papers.verdicts import Verdict
 
 __all__ = ["MEANING", "PAPERS", "claims_tables", "front_page", "headline"]
@@ -51,6 +52,11 @@ headstart reproduce --report-only --out papers/results --docs docs/reproduction.
 and any part of it run again by name, as in `headstart reproduce fallah/table1`, or smaller with `--quick`, which takes
 under 20 minutes for all of it on 2 cores."""
 
+JUDGED_AGAIN = """\
+Where claims were open, seeds were added: as many as they were then said to take, a number that was fixed before the new
+ones ran and at which it was left, whatever they showed. Every such look at the same claim is another chance of 5% at
+most to decide it wrongly."""
+
 READING_ON = """\
 Of several comparisons the one is shown that holds least, as the larger less the smaller in the paper's order; *paper*
 is the difference that the paper reports there. The names of methods and settings are those of the experiment's page."""
@@ -73,6 +79,7 @@ def front_page(
         "## How many claims come out",
         headline(claims),
         MEANING,
+        _judged_again(assessments),
         "## Every claim",
         READING_ON,
         _subsets(assessments),
@@ -81,6 +88,15 @@ def front_page(
         _experiments(assessments, page.stem),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _judged_again(assessments: Sequence[Assessment]) -> str | None:
+    """Where seeds were added after claims had been open."""
+    told = []
+    for experiment, _, _ in assessments:
+        counts = dict.fromkeys(seeds_in_turn(row) for row in experiment.rows.values() if row.seeds_before)
+        told += [f"`{experiment.id}` ({count})" for count in counts]
+    return f"{JUDGED_AGAIN} So it was in {', '.join(told)}." if told else None
 
 
 def _subsets(assessments: Sequence[Assessment]) -> str | None:

@@ -24,7 +24,7 @@ from headstart.simulate import Callback, Evaluation
 from headstart.simulate.identity import data_digest
 from headstart_papers import held_back
 from headstart_papers.extras import EXTRAS, MEASURES
-from headstart_papers.record import Unit
+from headstart_papers.record import Unit, merged
 from headstart_papers.released import METHODS
 
 __all__ = ["Job", "build", "run_unit"]
@@ -160,6 +160,8 @@ def _made(recipe: str, where: str) -> Federation:
 def _federation(unit: Unit) -> Federation:
     """The data; its own seed is the unit's where seeds are run one by one, so that they differ in the split too."""
     table = unit.settings["data"]
+    if unit.whole and not _subset(table["name"]):
+        table = merged(table, unit.whole)
     if not unit.settings["together"]:
         table = {**table, "seed": unit.seeds[0]}
     return _made(json.dumps(table, sort_keys=True), f"{unit.experiment}: data")

@@ -59,7 +59,8 @@ most to decide it wrongly."""
 
 READING_ON = """\
 Of several comparisons the one is shown that holds least, as the larger less the smaller in the paper's order; *paper*
-is the difference that the paper reports there. The names of methods and settings are those of the experiment's page."""
+is the difference that the paper reports there. The names of methods and settings are those of the experiment's page.
+Beside the seeds that would decide a claim is how long so many runs of what it compares take on 2 cores."""
 
 ORDER = ("fallah", "fallah-v1", "jamali", "wang", "gao")
 
@@ -139,14 +140,15 @@ def _papers(claims: Sequence[PaperClaim]) -> list[str]:
 
 
 def _row(claim: PaperClaim, quoting: Quoting, folder: str) -> list[str]:
-    mode, experiment, verdict = claim.printed
+    mode, experiment, _, verdict = claim.printed
     label = f"*{verdict.label}*" + ("" if mode == "paper" else f" ({mode})")
     others = "; ".join(
         f"[{reading.mode}]({_page(folder, reading.experiment.id)}): {reading.verdict.label}" for reading in claim.others
     )
     cause = []
     if verdict.outcome == "undecided" and verdict.compared:
-        cause.append(f"{seeds_told(verdict)}.")
+        seconds = claim.printed.time_to_decide
+        cause.append(f"{seeds_told(verdict)}{'' if seconds is None else f', {clock(seconds)}'}.")
     if verdict.outcome != "reproduced" and verdict.claim.cause:
         cause.append(quoting.filled(verdict.claim.cause))
     place = f"[{claim.place}]({_page(folder, experiment.id)})"

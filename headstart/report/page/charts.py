@@ -107,7 +107,7 @@ def lines(
     of logarithms.
     """
     alt = altair()
-    across = {"tickMinStep": 1, "labelExpr": WHOLE} if whole else {"labelExpr": LARGE}
+    across: dict[str, Any] = {"tickMinStep": 1, "labelExpr": WHOLE} if whole else {"labelExpr": LARGE}
     if ticks is not None:
         across |= {"values": list(ticks), "labelOverlap": "greedy"}
     scale = alt.Scale(type="log") if log else alt.Scale(zero=False)

@@ -111,7 +111,7 @@ def lines(
     if ticks is not None:
         across |= {"values": list(ticks), "labelOverlap": "greedy"}
     scale = alt.Scale(type="log") if log else alt.Scale(zero=False)
-    up = alt.Axis(format="~g", labelOverlap="greedy") if log else alt.Axis(labelExpr=LARGE)
+    up = alt.Axis(labelExpr=LARGE, **({"format": "~g", "labelOverlap": "greedy"} if log else {}))
     base = alt.Chart().encode(
         x=alt.X(
             f"{x}:Q",

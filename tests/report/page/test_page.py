@@ -92,6 +92,12 @@ def test_every_section_is_there(document):
             assert len({len(values) for values in columns.values()}) == 1, figure.name
 
 
+def test_a_band_of_shares_is_between_none_and_all(tmp_path):
+    made = hs.report.make_report(write_run(tmp_path / "run", clients=12, held_out=5, seed=5)).document
+    band = next(figure.data["band"] for figure in made.figures() if figure.name == "curves-new")
+    assert max(band["high"]) == 100, "it would go beyond"
+
+
 def test_the_table_of_clients_has_every_client_and_gain(run, document):
     method = read_evidence([run]).methods[0]
     rows = [row for row in table(document, "clients").rows if row[2] == "per-fedavg"]

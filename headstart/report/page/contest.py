@@ -191,8 +191,8 @@ def _curves(comparison: Comparison) -> Figure:
 
 def _tests(comparison: Comparison) -> Section:
     columns = [
-        Column("better"), Column("than"), Column("by", True), Column("95% interval"), Column("p", True),
-        Column("p after Holm", True), Column("better on", True), Column("worse on", True), Column("verdict"),
+        Column("better"), Column("than"), Column("by", True), Column("verdict"), Column("95% interval"),
+        Column("p", True), Column("p after Holm", True), Column("better on", True), Column("worse on", True),
     ]  # fmt: skip
     blocks: list[Block] = []
     for name, title, pairs, what in (
@@ -218,11 +218,11 @@ def _pair_row(comparison: Comparison, pair: Pair, p: float) -> list[str]:
         pair.second if turned else pair.first,
         pair.first if turned else pair.second,
         metric.show(abs(difference.mean), beside=mean),
+        "differs" if pair.differs() else "may be chance",
         f"{metric.show(low, beside=mean)} to {metric.show(high, beside=mean)}" if difference.known else "none",
         _p(p),
         _p(pair.p),
         *map(str, on),
-        "differs" if pair.differs() else "may be chance",
     ]
 
 

@@ -38,7 +38,9 @@ def federation_table(seen: "Seen") -> RenderableType:
             )  # fmt: skip
         parts.append(table)
     if seen.fault_count:
-        told = f"{seen.fault_count} faults" + (f", {seen.refused} of them refused calls" if seen.refused else "")
+        told = f"{seen.fault_count} fault{'s' * (seen.fault_count != 1)}" + (
+            f", {seen.refused} of them refused calls" if seen.refused else ""
+        )
         parts.append(Text(f"{told}; the last:", style="yellow"))
         parts.extend(Text(f"  {fault}") for fault in seen.faults)
     return Group(*parts)

@@ -9,6 +9,7 @@ from headstart_papers.listing import OUTCOMES, PaperClaim, listed, outcomes
 from headstart_papers.markdown import bullet, seeds_told, table
 from headstart_papers.numbers import clock
 from headstart_papers.quoting import Quoting
+from headstart_papers.settings import seeds_in_turn
 from headstart_papers.verdicts import Verdict
 
 __all__ = ["MEANING", "PAPERS", "claims_tables", "front_page", "headline"]
@@ -51,9 +52,15 @@ headstart reproduce --report-only --out papers/results --docs docs/reproduction.
 and any part of it run again by name, as in `headstart reproduce fallah/table1`, or smaller with `--quick`, which takes
 under 20 minutes for all of it on 2 cores."""
 
+JUDGED_AGAIN = """\
+Where claims were open, seeds were added: as many as they were then said to take, a number that was fixed before the new
+ones ran and at which it was left, whatever they showed. Every such look at the same claim is another chance of 5% at
+most to decide it wrongly."""
+
 READING_ON = """\
 Of several comparisons the one is shown that holds least, as the larger less the smaller in the paper's order; *paper*
-is the difference that the paper reports there. The names of methods and settings are those of the experiment's page."""
+is the difference that the paper reports there. The names of methods and settings are those of the experiment's page.
+Beside the seeds that would decide a claim is how long so many runs of what it compares take on 2 cores."""
 
 ORDER = ("fallah", "fallah-v1", "jamali", "wang", "gao")
 
@@ -73,6 +80,7 @@ def front_page(
         "## How many claims come out",
         headline(claims),
         MEANING,
+        _judged_again(assessments),
         "## Every claim",
         READING_ON,
         _subsets(assessments),
@@ -81,6 +89,15 @@ def front_page(
         _experiments(assessments, page.stem),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _judged_again(assessments: Sequence[Assessment]) -> str | None:
+    """Where seeds were added after claims had been open."""
+    told = []
+    for experiment, _, _ in assessments:
+        counts = dict.fromkeys(seeds_in_turn(row) for row in experiment.rows.values() if row.seeds_before)
+        told += [f"`{experiment.id}` ({count})" for count in counts]
+    return f"{JUDGED_AGAIN} So it was in {', '.join(told)}." if told else None
 
 
 def _subsets(assessments: Sequence[Assessment]) -> str | None:
@@ -123,14 +140,15 @@ def _papers(claims: Sequence[PaperClaim]) -> list[str]:
 
 
 def _row(claim: PaperClaim, quoting: Quoting, folder: str) -> list[str]:
-    mode, experiment, verdict = claim.printed
+    mode, experiment, _, verdict = claim.printed
     label = f"*{verdict.label}*" + ("" if mode == "paper" else f" ({mode})")
     others = "; ".join(
         f"[{reading.mode}]({_page(folder, reading.experiment.id)}): {reading.verdict.label}" for reading in claim.others
     )
     cause = []
     if verdict.outcome == "undecided" and verdict.compared:
-        cause.append(f"{seeds_told(verdict)}.")
+        seconds = claim.printed.time_to_decide
+        cause.append(f"{seeds_told(verdict)}{'' if seconds is None else f', {clock(seconds)}'}.")
     if verdict.outcome != "reproduced" and verdict.claim.cause:
         cause.append(quoting.filled(verdict.claim.cause))
     place = f"[{claim.place}]({_page(folder, experiment.id)})"

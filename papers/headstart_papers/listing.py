@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from headstart_papers.assessment import Assessment
 from headstart_papers.record import PaperExperiment
+from headstart_papers.results import Results
 from headstart_papers.verdicts import Verdict
 
 __all__ = ["PRINTED", "PaperClaim", "Reading", "listed", "outcomes"]
@@ -14,12 +15,31 @@ PRINTED = ("paper", "reduced")
 """The modes that follow the text: at its size, or smaller for want of time."""
 
 
+CORES = 2
+"""Of the machine that times are told for."""
+
+
 class Reading(NamedTuple):
     """A claim as one experiment judges it."""
 
     mode: str
     experiment: PaperExperiment
+    results: Results
     verdict: Verdict
+
+    @property
+    def time_to_decide(self) -> float | None:
+        """Seconds on 2 cores for the seeds that would decide it, each as long as those took that were run."""
+        count, claim = self.verdict.seeds_to_decide, self.verdict.claim
+        compared = {
+            (operand.row or row, method)
+            for row in claim.rows
+            for comparison in claim.comparisons
+            for operand in (comparison.left, comparison.right)
+            for method in operand.methods
+        }
+        cells = [cell for key in compared if (cell := self.results.cell(*key))]
+        return None if count is None else count * sum(cell.took / len(cell.seeds) for cell in cells) / CORES
 
 
 @dataclass
@@ -52,12 +72,12 @@ class PaperClaim:
 def listed(assessments: Iterable[Assessment]) -> list[PaperClaim]:
     """The papers' claims in the order of the records; one that several records judge is one claim."""
     claims: dict[tuple[str, str], PaperClaim] = {}
-    for experiment, _, verdicts in assessments:
+    for experiment, results, verdicts in assessments:
         family = experiment.id.split("-")[0] if experiment.paper != "fallah-v1" else experiment.id
         for verdict in verdicts:
             claim = verdict.claim
             kept = claims.setdefault((family, claim.listed), PaperClaim(experiment.paper, claim.listed, claim.place))
-            kept.readings.append(Reading(claim.mode or experiment.mode, experiment, verdict))
+            kept.readings.append(Reading(claim.mode or experiment.mode, experiment, results, verdict))
     return list(claims.values())
 
 

@@ -24,7 +24,7 @@ from headstart_papers.record import (
 
 __all__ = ["find_experiments", "papers_folder", "read_record"]
 
-OWN = ("title", "mode", "notes", "explanation", "deviations", "deviations_like")
+OWN = ("title", "mode", "notes", "explanation", "deviations", "deviations_like", "seeds_before")
 """What a record that is like another one says itself."""
 
 
@@ -89,8 +89,8 @@ class _Reader:
     def __init__(self, path: Path, id_: str, tables: dict[str, Any], inherited: list[dict[str, Any]]):
         self.path, self.id, self.tables, self.inherited = path, id_, tables, inherited
         known = {
-            "title", "place", "seeds", "together", "mode", "rows", "scores", "claims", "figures", "tune", "extras",
-            "measure", "notes", "explanation", "deviations", "quick", "tiny", *SECTIONS,
+            "title", "place", "seeds", "seeds_before", "together", "mode", "rows", "scores", "claims", "figures",
+            "tune", "extras", "measure", "notes", "explanation", "deviations", "whole", "quick", "tiny", *SECTIONS,
         }  # fmt: skip
         for key in tables:
             if key not in known:
@@ -129,6 +129,7 @@ class _Reader:
             notes=tables.get("notes", "").strip(),
             explanation=tables.get("explanation", "").strip(),
             tables={key: tables.get(key, {}) for key in SECTIONS},
+            whole=tables.get("whole", {}),
             profiles={key: tables[key] for key in ("quick", "tiny")},
         )
 
@@ -147,7 +148,10 @@ class _Reader:
         settings = table.get("set", {})
         for section in settings:
             self.known(f"{where}: set", section, SECTIONS)
-        return Row(table["id"], table["title"], chosen, table.get("seeds", self.tables["seeds"]), reported, settings)
+        # A row with a number of seeds of its own has a history of its own, too.
+        counted = table if "seeds" in table else self.tables
+        before = tuple(counted.get("seeds_before", ()))
+        return Row(table["id"], table["title"], chosen, counted["seeds"], before, reported, settings)
 
     def claim(
         self,

@@ -80,6 +80,8 @@ class Row:
     title: str
     methods: tuple[str, ...]
     seeds: int
+    seeds_before: tuple[int, ...]
+    """The numbers of seeds with which claims were judged before, and some of them were open."""
     reported: dict[str, dict[str, tuple[float, float | None]]]
     """The paper's value and the half-width that it prints, by score and method."""
     settings: dict[str, Any]
@@ -194,7 +196,9 @@ class Unit:
     method: str
     seeds: tuple[int, ...]
     settings: dict[str, Any] = field(hash=False)
-    """All that decides the result."""
+    """All that decides the result, beside the data itself."""
+    whole: dict[str, Any] = field(hash=False, default_factory=dict)
+    """What its data's settings are where the data are the whole published ones, and not a subset."""
 
     @property
     def name(self) -> str:
@@ -237,6 +241,8 @@ class PaperExperiment:
     explanation: str
     """What explains a mismatch, found by trying."""
     tables: dict[str, Any]
+    whole: dict[str, dict[str, Any]]
+    """By the name of data of which a subset is what runs have here: settings for the whole of it."""
     profiles: dict[str, dict[str, Any]]
 
     @property
@@ -295,7 +301,9 @@ class PaperExperiment:
         ):
             if value is not None:
                 settings[key] = value
-        return Unit(self.id, row, method, seeds, settings)
+        smaller = "data" in self.profiles.get(profile, {}).get("set", {})
+        whole = {} if smaller else self.whole.get(tables["data"].get("name"), {})
+        return Unit(self.id, row, method, seeds, settings, whole)
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

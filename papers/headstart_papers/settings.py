@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headstart_papers.record import PaperExperiment, Profile, Unit
+from headstart_papers.record import PaperExperiment, Profile, Row, Unit
 
-__all__ = ["brief_settings", "flat", "full_settings", "size_note"]
+__all__ = ["brief_settings", "flat", "full_settings", "seeds_in_turn", "size_note"]
 
 LEFT_OUT = ("seeds", "together", "scores", "extras")
 """Of a unit's settings: what other parts of a report say."""
@@ -19,9 +19,14 @@ def brief_settings(experiment: PaperExperiment) -> list[str]:
     lines = [
         f"{section}: {_inline(experiment.tables[section])}" for section in BRIEFLY if experiment.tables.get(section)
     ]
-    counts = sorted({row.seeds for row in experiment.rows.values()})
+    counts = dict.fromkeys(seeds_in_turn(row) for row in sorted(experiment.rows.values(), key=lambda row: row.seeds))
     of = "all on the same data" if experiment.together else "each with data of its own"
-    return [*lines, f"seeds: {' or '.join(map(str, counts))}, {of}"]
+    return [*lines, f"seeds: {'; '.join(counts)}, {of}"]
+
+
+def seeds_in_turn(row: Row) -> str:
+    """``3, then 10`` where claims were judged with three seeds before; ``10`` otherwise."""
+    return ", then ".join(map(str, (*row.seeds_before, row.seeds)))
 
 
 def full_settings(experiment: PaperExperiment, profile: Profile) -> str:

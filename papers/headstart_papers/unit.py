@@ -22,8 +22,9 @@ from headstart.models import MODELS
 from headstart.problems import Classification, Problem, Prototypes, Waves, problem_for
 from headstart.simulate import Callback, Evaluation
 from headstart.simulate.identity import data_digest
+from headstart_papers import held_back
 from headstart_papers.extras import EXTRAS, MEASURES
-from headstart_papers.record import Unit
+from headstart_papers.record import Unit, merged
 from headstart_papers.released import METHODS
 
 __all__ = ["Job", "build", "run_unit"]
@@ -32,8 +33,8 @@ DIGITS = 6
 """Significant digits that a result file keeps."""
 FORMAT = 1
 
-FEDERATIONS = {**DATASETS, "waves": waves}
-"""The named data sets, and the one with nothing to predict."""
+FEDERATIONS = {**DATASETS, "waves": waves, "cifar100": held_back.cifar100}
+"""The named data sets, the one with nothing to predict, and CIFAR-100 that may keep images for validation."""
 
 
 class Job(NamedTuple):
@@ -159,6 +160,8 @@ def _made(recipe: str, where: str) -> Federation:
 def _federation(unit: Unit) -> Federation:
     """The data; its own seed is the unit's where seeds are run one by one, so that they differ in the split too."""
     table = unit.settings["data"]
+    if unit.whole and not _subset(table["name"]):
+        table = merged(table, unit.whole)
     if not unit.settings["together"]:
         table = {**table, "seed": unit.seeds[0]}
     return _made(json.dumps(table, sort_keys=True), f"{unit.experiment}: data")

@@ -10,7 +10,9 @@ from rich.console import Console
 
 from headstart_papers import report
 from headstart_papers.assessment import assess
+from headstart_papers.front import front_page
 from headstart_papers.listing import listed
+from headstart_papers.quoting import Quoting
 from headstart_papers.reading import read_record
 from headstart_papers.report import check_docs, claims_table, experiment_markdown, write_docs, write_reports
 from tests.papers.made_up import GRID, RECORD, claim, experiment, fill, write
@@ -67,6 +69,16 @@ def test_settings_are_told_once_where_they_are_shared(tmp_path, done):
     assert dict(zip(own[::2], own[1::2], strict=True))["hard.b"].split("\n")[:2] == [
         'algorithm.name = "fedavg"', "train.rounds = 200",
     ]  # fmt: skip
+
+
+def test_seeds_that_were_added_are_told(tmp_path):
+    record = experiment(tmp_path, top="seeds_before = [1, 2]")
+    fill(record, tmp_path, values, extras={"milliseconds": [1.0, 2.0]})
+    judged = assess(record, tmp_path, "full")
+    assert "- seeds: 1, then 2, then 3, each with data of its own\n" in experiment_markdown(judged, [], tmp_path)
+    front = front_page([judged], {}, tmp_path / "page.md", "", Quoting(lambda name: judged.results))
+    assert "Every such look at the same claim" in front
+    assert "So it was in `someone/table7` (1, then 2, then 3)." in front
 
 
 def test_a_smaller_run_is_said_loudly(tmp_path, done):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -53,3 +55,11 @@ def test_mistakes_are_named(sine_unit):
     ):
         with pytest.raises(UsageError, match=told):
             build(sine_unit(**settings))
+
+
+def test_the_whole_of_the_data_has_the_papers_settings(sine_unit, monkeypatch):
+    unit = replace(sine_unit(), whole={"clients": 6})
+    assert build(unit).experiment.federation.trained == 6
+    monkeypatch.setattr("headstart_papers.unit._subset", lambda name: "half of it")
+    assert build(unit).experiment.federation.trained == 5
+    assert unit.fingerprint == sine_unit().fingerprint

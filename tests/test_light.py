@@ -39,6 +39,23 @@ def test_nothing_heavy_is_imported(script):
     assert "HEAVY []" in done.stdout, done.stdout + done.stderr
 
 
+OPTIONAL = """
+import importlib.abc, sys
+class Refused(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition('.')[0] in {}: raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Refused())
+"""
+
+
+@pytest.mark.parametrize("module", ["headstart.report", "headstart.cli.main", "headstart.bench"])
+def test_what_extras_install_is_not_imported_by_what_needs_it_not(module):
+    extra = ("flwr", "cryptography", "httpx", "psutil", "starlette", "tomli_w", "uvicorn", "altair", "jinja2", "torch",
+             "flax", "optuna", "mlflow", "tensorboardX", "onnxruntime", "jax2onnx", "dp_accounting", "ot")  # fmt: skip
+    done = _run(OPTIONAL.format(extra) + f"import {module}")
+    assert done.returncode == 0, done.stderr
+
+
 def test_completion_offers_the_commands_and_imports_nothing_heavy():
     words = {"COMP_WORDS": "headstart ", "COMP_CWORD": "1", "_HEADSTART_COMPLETE": "complete_bash"}
     done = _run(HELP.format("") + HEAVY, **words)

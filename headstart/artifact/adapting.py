@@ -77,14 +77,17 @@ def adapt(
     """A client's own parameters, and what adapting did. Rows are as they are stored."""
     algorithm, key = rule.build(), jax.random.key(seed)
     count = len(samples.y)
-    folds = _folds(samples.y, np.issubdtype(samples.y.dtype, np.integer), seed)
+    classes = np.issubdtype(samples.y.dtype, np.integer)
+    folds = _folds(samples.y, classes, seed)
     everything = np.arange(count)
     queries = [*folds, everything]
     supports = [*(np.setdiff1d(everything, fold) for fold in folds), everything]
     federation = Federation.from_arrays(samples, supports, queries, transform=transform)
     assert not isinstance(federation.clients, Federation)
     held_back = sum(map(len, folds))
-    grid_steps, grid_lrs = _grid(rule, problem, held_back, steps, lr)
+    # Where all rows are of one class, the more steps towards it the better: they cannot choose.
+    judges = 0 if classes and len(np.unique(samples.y)) == 1 else held_back
+    grid_steps, grid_lrs = _grid(rule, problem, judges, steps, lr)
     metric = next((metric for metric in problem.metrics if metric != LOSS), LOSS)
     down = {"params": params, **extras}
 

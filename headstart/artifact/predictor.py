@@ -32,6 +32,10 @@ __all__ = ["Predictor", "load", "read_card", "stored_params"]
 EXTRA = "adapting "
 """Before the names of arrays that are not of the model, but of how it adapts."""
 SMALL_BLOCK = 64
+ONE_CLASS = (
+    "All {rows} rows are of the class {name!s}: they cannot say how many steps of which size serve best, which are "
+    "those of training, nor whether the others are still told from it."
+)
 
 
 class Predictor:
@@ -122,6 +126,8 @@ class Predictor:
                 problem, description.adaptation, self.params, self.extras, Examples(stored, y), inputs.transform,
                 steps=steps, lr=lr, seed=seed,
             )  # fmt: skip
+        if classifies and len(y) > 1 and (y == y[0]).all():
+            notes = (*notes, ONE_CLASS.format(rows=len(y), name=target.names(y)[0]))
         report = replace(report, notes=notes)
         said = report.to_json() | ({"from": self.digest} if self.digest else {})
         mine = replace(description, inputs=inputs, target=target, adapted=said)

@@ -148,11 +148,14 @@ def _scores(result: Result) -> tuple[tuple[Score, ...], int]:
     choosing = "validation" if "validation" in groups else group
     metrics = summarized_metrics(result.summary)
     headline = next((metric for name, metric in metrics.items() if name != LOSS.name), LOSS)
-    judged = {
-        row["steps"]: row["mean"]
-        for row in rows
-        if (row["group"], row["metric"]) == (choosing, headline.name) and row["steps"]
-    }
+    judged, losses = (
+        {
+            row["steps"]: row["mean"]
+            for row in rows
+            if (row["group"], row["metric"]) == (choosing, name) and row["steps"]
+        }
+        for name in (headline.name, LOSS.name)
+    )
     scores = []
     for row in (row for row in rows if row["group"] == group):
         metric = metrics[row["metric"]]
@@ -160,8 +163,13 @@ def _scores(result: Result) -> tuple[tuple[Score, ...], int]:
         scores.append(
             Score(group, metric.name, row["steps"], row["clients"], metric.unit, metric.higher_is_better, **numbers)
         )
-    steps = reduce(lambda one, other: other if headline.better(judged[other], judged[one]) else one, judged or [1])
-    return tuple(scores), steps
+
+    def better(one: int, other: int) -> int:
+        """The loss decides between equals."""
+        equal = judged[other] == judged[one] and losses[other] < losses[one]
+        return other if equal or headline.better(judged[other], judged[one]) else one
+
+    return tuple(scores), reduce(better, judged or [1])
 
 
 def _data_name(section: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from headstart.data.tables.reading import Source
 from headstart.data.tables.roles import holding
+from headstart.data.tables.spelling import number_of
 from headstart.errors import UsageError
 
 __all__ = ["Target", "class_names"]
@@ -47,6 +48,11 @@ class Target:
 
     def standardised(self, labels: pa.Array, source: Source, rows: np.ndarray) -> np.ndarray:
         """Labels of a regression, all there, as the model was trained on them; ``rows`` are their places."""
+        if holding(labels.type) == "texts":
+            # As a frame has them whose numbers are written with signs between their digits or of money.
+            spelt = [number_of(str(text), source.decimal) for text in labels.to_pylist()]
+            if None not in spelt:
+                labels = pa.array(spelt, pa.float64())
         if holding(labels.type) != "numbers":
             raise UsageError(
                 f"{source.name}: the label {self.label!r} holds {labels.type}, no numbers.", "It did in training."

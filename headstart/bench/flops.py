@@ -5,6 +5,7 @@ from math import prod
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend.core import Jaxpr, JaxprEqn, jaxprs_in_params
 from jax.interpreters import partial_eval
 
@@ -21,8 +22,8 @@ def flops(function: Callable[..., Any], *args: Any) -> float:
 
 
 def round_flops(simulation: Simulation) -> float:
-    """Of one round: the work of every member of its cohort, in each phase."""
-    samples = simulation.problem.view(simulation.federation.clients.shapes())
+    """Of one round: the work of every member of its cohort, in each phase; a full batch is as large as client 0's."""
+    samples = simulation.problem.view(simulation.federation.clients.view("train", jnp.zeros((), jnp.int32)))
     one_round = simulation.one_round
 
     def work(phase: Phase, server: Any, own: Any) -> Any:

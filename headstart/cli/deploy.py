@@ -54,12 +54,13 @@ def init(
     """
     import headstart as hs
     from headstart.cli.terminal import console, escape
+    from headstart.deploy.places import address
 
     names: Any = site or sites
     if not names or (site and sites):
         raise hs.UsageError("How many sites are there?", "Say --sites N, or --site NAME for each of them.")
     made = hs.deploy.init(folder, experiment, names, host=host, port=port, split=split, settings=settings or [])
-    console.print(f"Server: {escape(str(made.server))}, reached at {escape(host)}:{port}")
+    console.print(f"Server: {escape(str(made.server))}, reached at {escape(address(host, port))}")
     for name, place in made.sites.items():
         console.print(f"{escape(name)}: {escape(str(place))}")
 
@@ -142,19 +143,22 @@ def site(
     from headstart.cli.terminal import console, escape
     from headstart.deploy.watching import EventTail
 
-    told: list[bool] = []
+    told: list[str] = []
     said: list[str] = []
     events = EventTail(folder, at_end=True)
 
     def watch(watching: Any) -> None:
         for event in events.read():
+            if event.get("event") == "process_ended" and (child := watching.failing()) is not None:
+                console.print(f"The {child.name} ends again and again; see {escape(str(child.log))}.")
             if event.get("event") == "trouble" and said != [event.get("detail")]:
                 said[:] = [event["detail"]]
                 console.print(f"The server could not be answered: {escape(str(event['detail']))}")
-        if told != [watching.connected]:
-            told[:] = [watching.connected]
-            where = escape(watching.place.server)
-            console.print(f"Taking part, at {where}." if watching.connected else f"Waiting for the server at {where}.")
+        where = watching.place.server
+        now = f"Taking part, at {where}." if watching.connected else watching.missing and f"Waiting: {watching.missing}"
+        if now and told != [now]:
+            told[:] = [now]
+            console.print(escape(now))
 
     with _stopping():
         hs.deploy.run_site(folder, watch)

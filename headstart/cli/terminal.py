@@ -80,11 +80,11 @@ class _Bar(simulate.Callback):
         self.bar.update(
             self.task,
             completed=progress.round,
-            loss=f"{progress.loss:.4f}",
+            loss=_loss(progress.loss),
             speed=f"{progress.rounds_per_second:.1f} rounds/s",
         )
         if self.bar.disable and progress.round == progress.rounds:
-            done = f"{progress.rounds} rounds, loss {progress.loss:.4f}"
+            done = f"{progress.rounds} rounds, loss {_loss(progress.loss)}"
             console.print(f"{self.title}: {done if self.in_rounds else 'no rounds, every client trains by itself'}")
         return self._interrupted()
 
@@ -111,6 +111,11 @@ class _Bar(simulate.Callback):
 
     def _interrupted(self) -> str | None:
         return "interrupted" if self.stop.requested else None
+
+
+def _loss(value: float) -> str:
+    """With four decimals, unless training diverges."""
+    return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.3e}"
 
 
 @contextmanager

@@ -37,7 +37,12 @@ def per_round(
     weighting: Weighting = "uniform",
     wire: Wire | None = None,
 ) -> Spent:
-    """The cost of one round, on average over cohorts: samples drawn, and bytes up and down."""
+    """The cost of one round, on average over cohorts: samples drawn, and bytes up and down.
+
+    Clients that learn by themselves alone need no rounds, and spend nothing in them.
+    """
+    if not algorithm.cost().gradients:
+        return Spent(1.0, 0.0, 0.0)
     simulation = Simulation(algorithm, problem, federation, cohort=cohort, weighting=weighting, wire=wire)
     cost, members, start = algorithm.cost(), simulation.plan.cohort, simulation.start
     up, down = simulation.one_round.up_bytes(start), simulation.one_round.down_bytes(start)

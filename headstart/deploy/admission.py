@@ -4,10 +4,12 @@ A node signs the time of a call with its key, and sends key, time and signature 
 the body, which TLS protects, so a call that was seen once is not let in again.
 """
 
+import hashlib
 import time
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,13 +18,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from headstart.deploy.credentials import public_key
-from headstart.deploy.roster import FILE, Roster
-from headstart.errors import UsageError
+from headstart.deploy.roster import LiveRoster
 
-__all__ = ["KEY", "SIGNATURE", "TIME", "Doorkeeper", "Refused", "signed_headers"]
+__all__ = ["CLOCK", "KEY", "SIGNATURE", "TIME", "Doorkeeper", "Refused", "signed_headers"]
 
 KEY, TIME, SIGNATURE = "flwr-public-key", "flwr-timestamp", "flwr-signature"
+CLOCK = "a clock that differs"
 EARLY, LATE = 10.0, 310.0
 """How many seconds a clock may be ahead, and how old a call may be."""
 
@@ -39,16 +40,12 @@ class Doorkeeper:
     """Knows the roster of a server's folder, as it is at the moment, and which calls were made of late."""
 
     def __init__(self, server: Path):
-        self._server = server
-        self._read_at: tuple[int, int] | None = None
-        self._active: dict[bytes, str] = {}
-        self._revoked: dict[bytes, str] = {}
-        self._seen: dict[tuple[bytes, int], float] = {}
-        self._swept = 0.0
+        self._roster = LiveRoster(server)
+        self._calls = _Calls(server)
 
     def admit(self, headers: Mapping[str, str]) -> str:
         """The name of the site that makes a call with these headers, or `Refused`."""
-        self._look()
+        roster = self._roster.look()
         try:
             key, signature = (b64decode(headers[name], validate=True) for name in (KEY, SIGNATURE))
             stamp = headers[TIME]
@@ -57,13 +54,13 @@ class Doorkeeper:
             raise Refused("no key") from error
         except (NotBase64, ValueError, TypeError) as error:
             raise Refused("headers that are none of a node's") from error
-        if key in self._revoked:
-            raise Refused("a key that was revoked", self._revoked[key])
-        if key not in self._active:
+        if key in roster.revoked:
+            raise Refused("a key that was revoked", roster.revoked[key])
+        if key not in roster.keys:
             raise Refused("a key that is not on the roster")
-        site = self._active[key]
+        site = roster.keys[key]
         if not -EARLY < age < LATE:
-            raise Refused(f"a clock that differs by {abs(age):.0f} seconds", site)
+            raise Refused(f"{CLOCK} by {abs(age):.0f} seconds", site)
         try:
             elliptic = serialization.load_pem_public_key(key)
             assert isinstance(elliptic, ec.EllipticCurvePublicKey)
@@ -72,33 +69,43 @@ class Doorkeeper:
             nonce, _ = decode_dss_signature(signature)
         except (InvalidSignature, ValueError, UnicodeError) as error:
             raise Refused("a signature that does not hold", site) from error
-        self._note(site, key, nonce)
+        if not self._calls.new(key, nonce):
+            raise Refused("a call that was made before", site)
         return site
 
-    def _note(self, site: str, key: bytes, nonce: int) -> None:
-        now = time.monotonic()
-        if now - self._swept > EARLY:
-            self._seen = {call: until for call, until in self._seen.items() if until > now}
-            self._swept = now
-        if (key, nonce) in self._seen:
-            raise Refused("a call that was made before", site)
-        self._seen[key, nonce] = now + EARLY + LATE
 
-    def _look(self) -> None:
-        """Read the roster, if it has changed; one that is half edited leaves the last one in force."""
-        state = (self._server / FILE).stat()
-        stamp = (state.st_mtime_ns, state.st_ino)
-        if stamp == self._read_at:
-            return
-        try:
-            roster = Roster.read(self._server)
-            active = roster.keys()
-            revoked = {public_key(m.key): name for name, m in roster.sites.items() if m.revoked}
-        except UsageError:
-            if self._read_at is None:
-                raise
-            return
-        self._active, self._revoked, self._read_at = active, revoked, stamp
+class _Calls:
+    """The calls of late, also those that were let in by a gateway which has ended since.
+
+    There are two files: once the first is so old that nothing older is let in any more, it takes the other's place.
+    """
+
+    def __init__(self, folder: Path):
+        self._path = folder / "gateway.calls"
+        self._before = self._path.with_suffix(".before")
+        self._older, self._newer = (_lines(path) for path in (self._before, self._path))
+        self._began = time.monotonic()
+
+    def new(self, key: bytes, nonce: int) -> bool:
+        """Whether this is none of them; it is from now on."""
+        call = hashlib.sha256(key + b"%d" % nonce).hexdigest()[:32]
+        if call in self._newer or call in self._older:
+            return False
+        if time.monotonic() - self._began > EARLY + LATE:
+            self._older, self._newer, self._began = self._newer, set(), time.monotonic()
+            with suppress(OSError):
+                self._path.replace(self._before)
+        self._newer.add(call)
+        with suppress(OSError), self._path.open("a") as file:  # without a disk, this gateway knows its own
+            file.write(f"{call}\n")
+        return True
+
+
+def _lines(path: Path) -> set[str]:
+    try:
+        return set(path.read_text(errors="replace").split())
+    except OSError:
+        return set()
 
 
 def signed_headers(private: ec.EllipticCurvePrivateKey) -> dict[str, str]:

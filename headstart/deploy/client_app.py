@@ -7,6 +7,8 @@ SuperNode for good.
 import socket
 import time
 from contextlib import suppress
+from pathlib import Path
+from urllib.parse import unquote
 
 from flwr.app import Context
 from flwr.app import Message as Carrier
@@ -14,6 +16,7 @@ from flwr.clientapp import ClientApp
 
 from headstart.deploy.carrying import receive_bytes, send_bytes, unwrap, wrap
 from headstart.deploy.messages import Fault, Garbled, Message
+from headstart.deploy.sockets import socket_name
 
 __all__ = ["app", "ask_worker"]
 
@@ -26,7 +29,7 @@ WORKER_SECONDS = 60.0
 @app.train()
 def train(carrier: Carrier, context: Context) -> Carrier:
     """Answer a message."""
-    return Carrier(wrap(ask_worker(unwrap(carrier), str(context.node_config["socket"]))), reply_to=carrier)
+    return Carrier(wrap(ask_worker(unwrap(carrier), unquote(str(context.node_config["socket"])))), reply_to=carrier)
 
 
 def ask_worker(content: bytes, path: str) -> bytes:
@@ -57,7 +60,8 @@ def _connected(path: str, end: float) -> socket.socket:
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.connect(path)
+            with socket_name(Path(path)) as name:
+                connection.connect(name)
             return connection
         except OSError:
             connection.close()

@@ -18,11 +18,20 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from headstart.deploy.whole import write_secret, write_whole
 from headstart.errors import UsageError
 
-__all__ = ["LOOPBACK", "make_authority", "make_node_key", "make_server_certificate", "public_key", "public_line"]
+__all__ = [
+    "LOOPBACK",
+    "make_authority",
+    "make_node_key",
+    "make_server_certificate",
+    "public_key",
+    "public_line",
+    "renew_server_certificate",
+]
 
 LOOPBACK = ("localhost", "127.0.0.1")
 """Names that every server's certificate has: its own processes talk to one another there."""
 VALID = timedelta(days=3650)
+RENEWED_BEFORE = timedelta(days=30)
 CURVE = ec.SECP384R1
 
 
@@ -64,6 +73,27 @@ def make_server_certificate(
     )
     _write_key(key_file, key)
     write_whole(certificate_file, builder.sign(authority, hashes.SHA384()).public_bytes(serialization.Encoding.PEM))
+
+
+def renew_server_certificate(tls: Path, names: Sequence[str]) -> bool:
+    """Make a server's certificate anew if it lacks a name or ends within a month; tells whether it was."""
+    authority, key, certificate = tls / "ca.key", tls / "server.key", tls / "server.crt"
+    try:
+        old = x509.load_pem_x509_certificate(certificate.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{certificate} is no certificate: {error}.", "Bring it back from a copy.") from error
+    named = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    lasts = old.not_valid_after_utc > datetime.now(UTC) + RENEWED_BEFORE
+    if lasts and all(_alternative(name) in named for name in names):
+        return False
+    if not authority.exists():
+        raise UsageError(
+            f"{certificate} does not name all of {', '.join(names)}, or ends soon.",
+            f"Bring the authority's key back to {authority}: then another one is made.",
+        )
+    key.unlink(missing_ok=True)
+    make_server_certificate(authority, tls / "ca.crt", key, certificate, names)
+    return True
 
 
 def make_node_key(path: Path) -> str:

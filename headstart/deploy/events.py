@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ class Events:
     def __init__(self, folder: Path | None = None):
         self._path = None if folder is None else folder / FILE
         self.told: list[dict[str, Any]] = []
+        self._rest = b""
         if self._path is not None and self._path.exists():
             _end_last_line(self._path)
 
@@ -26,12 +28,19 @@ class Events:
         if self._path is None:
             self.told.append(line)
             return
-        # One write of one line: readers see it whole or not at all.
-        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        content = self._rest + (json.dumps(line) + "\n").encode()
         try:
-            os.write(handle, (json.dumps(line) + "\n").encode())
-        finally:
-            os.close(handle)
+            # One write of one line: readers see it whole or not at all.
+            handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                written = os.write(handle, content)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            # What is told is no reason to fail: a full disk is for whoever needs it for more than a log.
+            print(f"{line} could not be logged: {error.strerror}", file=sys.stderr, flush=True)
+            return
+        self._rest = b"" if written == len(content) else b"\n"  # of a line that was cut short there
 
 
 def read_events(folder: Path) -> list[dict[str, Any]]:

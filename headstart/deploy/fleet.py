@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from headstart.deploy.messages import Fault, Garbled, Message, Reason, difference
 
-__all__ = ["Answers", "Fleet", "LocalFleet", "consult"]
+__all__ = ["Answers", "Fleet", "LocalFleet", "consult", "readable"]
 
 
 class Fleet(Protocol):
@@ -77,11 +77,16 @@ def _answer(content: bytes, question: Message, largest: int) -> Message | Fault:
 
 def _told(answer: Message) -> Fault:
     """A fault as a site tells it: it may be anything."""
-    told, detail = answer.said.get("reason"), str(answer.said.get("detail") or "")[:LONGEST]
+    told, detail = answer.said.get("reason"), readable(answer.said.get("detail") or "")
     return Fault(next((reason for reason in TOLD if reason == told), "error"), detail)
+
+
+def readable(told: object) -> str:
+    """What a site tells, for the server's log and terminal: not long, and without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else " " for letter in str(told)[:LONGEST])
 
 
 TOLD: tuple[Reason, ...] = ("slow", "unreachable", "garbled", "memory", "unknown run", "refused", "error")
 """Reasons that a site itself may give."""
 LONGEST = 500
-"""Letters of what a site tells of a fault."""
+"""Letters of what a site tells in words."""

@@ -9,7 +9,7 @@ from typing import Any
 import tomli_w
 
 from headstart.deploy.credentials import make_authority, make_node_key, make_server_certificate, public_line
-from headstart.deploy.places import Door, ServerPlace, SitePlace
+from headstart.deploy.places import SITE_PORT, Door, ServerPlace, SitePlace, address, check_host, check_port
 from headstart.deploy.roster import Roster, check_site_name, editing
 from headstart.deploy.units import server_unit, site_unit
 from headstart.deploy.whole import write_whole
@@ -17,8 +17,8 @@ from headstart.errors import UsageError
 
 __all__ = ["Federation", "add", "init", "revoke"]
 
-SITE_PORT = 9094
-LOOPBACK = ("localhost", "127.0.0.1")
+LOOPBACK = {"localhost": "127.0.0.1", "127.0.0.1": "127.0.0.1", "::1": "::1"}
+"""Hosts that are this machine, and where it listens then."""
 SERVER_NOTE = """\
 # How this federation is run. What it trains is in experiment.toml; who belongs to it is in roster.toml.
 # quorum = 0.5           # the share of a cohort's clients, or their number, whose updates a round needs
@@ -63,13 +63,18 @@ def init(
 
     ``experiment`` is the TOML file, or the record of a run, that says what is trained; ``settings`` change it as on
     the command line. ``sites`` are names, or how many there are. Sites reach the server at ``host`` and ``port``; the
-    gateway listens on the interface ``listen``: on all of them, or on loopback where the host is this machine. With
-    ``split``, the data of the experiment is dealt out to the sites' folders, for a trial on one machine; SuperNodes
-    then have ports of their own, from ``first_site_port``. ``deploy`` are settings for deploy.toml.
+    gateway listens on the interface ``listen``: on all of them, or on loopback where the host is this machine; then
+    SuperNodes have ports of their own, from ``first_site_port``. With ``split``, the data of the experiment is dealt
+    out to the sites' folders, for a trial on one machine. ``deploy`` are settings for deploy.toml.
     """
     root = Path(folder)
     names = [f"site-{i + 1}" for i in range(sites)] if isinstance(sites, int) else list(sites)
-    _check(root, names, port)
+    _check(root, names)
+    check_host(host)
+    check_port("port", port)
+    check_port("superlink_port", port + 1 if superlink_port is None else superlink_port)
+    if first_site_port is None and host in LOOPBACK:
+        first_site_port = max(SITE_PORT, port + 2)  # sites that reach the server there share its machine
     tables = _tables(experiment, settings)
     server = ServerPlace(root / "server")
     folders = {name: root / "sites" / name for name in names}
@@ -80,13 +85,14 @@ def init(
 
             placed = deal_out_files(tables["data"], folders)
         certificate = [host]
-        listen = listen or ("127.0.0.1" if host in LOOPBACK else "0.0.0.0")
+        listen = listen or LOOPBACK.get(host) or ("::" if ":" in host else "0.0.0.0")
         door = Door(listen, port, port + 1 if superlink_port is None else superlink_port, tuple(certificate))
         _make_server(server, {**tables, "data": {**tables["data"], **placed[names[0]]}}, door, deploy or {})
         roster = Roster({})
         for i, (name, place) in enumerate(folders.items()):
             own_port = SITE_PORT if first_site_port is None else first_site_port + i
-            line = _make_site(place, name, f"{host}:{port}", own_port, placed[name], server.authority)
+            check_port("first_site_port", own_port)
+            line = _make_site(place, name, address(host, port), own_port, placed[name], server.authority)
             roster = roster.with_site(name, line)
         roster.write(server.folder)
     except BaseException:
@@ -115,9 +121,9 @@ def add(folder: str | Path, site: str, public_key: str | Path | None = None) -> 
             roster.with_site(site, "")  # which says why not
         door = server.door()
         port, data = _like_others(root, roster)
-        address = f"{door.names[0] if door.names else 'localhost'}:{door.port}"
+        where = address(door.names[0] if door.names else "localhost", door.port)
         try:
-            line = _make_site(place, site, address, port, data, server.authority)
+            line = _make_site(place, site, where, port, data, server.authority)
             roster.with_site(site, line).write(server.folder)
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
@@ -138,8 +144,9 @@ def _like_others(root: Path, roster: Roster) -> tuple[int, dict[str, str]]:
     if not others:
         return SITE_PORT, {"path": "data.csv"}
     ports = {other.port for other in others}
-    # Sites of a trial share a machine, and have a port each.
-    port = max(ports) + 1 if len(ports) > 1 else min(ports)
+    # Sites that share a machine have a port each.
+    here = others[0].server.rpartition(":")[0].strip("[]") in LOOPBACK
+    port = max(ports) + 1 if here or len(ports) > 1 else min(ports)
     return port, {key: value for key, value in others[0].data.items() if isinstance(value, str)}
 
 
@@ -150,7 +157,7 @@ def _federation(folder: str | Path) -> tuple[Path, ServerPlace]:
     return root, ServerPlace(path if (path / "roster.toml").exists() else path / "server")
 
 
-def _check(root: Path, names: Sequence[str], port: int) -> None:
+def _check(root: Path, names: Sequence[str]) -> None:
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise UsageError(f"{root} is there already and is not empty.", "Choose another folder.")
     if not names:
@@ -159,8 +166,6 @@ def _check(root: Path, names: Sequence[str], port: int) -> None:
         check_site_name(name)
         if names.count(name) > 1:
             raise UsageError(f"Two sites are called {name}.", "Give each site a name of its own.")
-    if not 0 < port < 65535:
-        raise UsageError(f"port = {port} is no port.", "Choose one between 1024 and 65534.")
 
 
 def _tables(experiment: str | Path, settings: Iterable[str]) -> dict[str, Any]:

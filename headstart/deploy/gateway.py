@@ -32,6 +32,7 @@ from starlette.routing import Route
 
 from headstart.deploy.admission import Doorkeeper, Refused
 from headstart.deploy.events import Events
+from headstart.deploy.listening import HurriedProtocol
 
 __all__ = ["FLEET_CALLS", "HELLO", "Upstream", "gateway"]
 
@@ -50,6 +51,8 @@ HELLO = "/v1/headstart/hello"
 """Answered by the gateway itself: which name of the roster the caller's key has."""
 PASSED_HEADERS = ("content-type", "accept")
 FLOWER_HEADERS = "flwr-"
+BODY_SECONDS = 300.0
+"""How long a call may take to come in."""
 HOLD_SECONDS = 10.0
 """How long a call for messages, or for a part of one, is held; nodes wait for 30 s."""
 FIRST_LOOK_SECONDS, LOOK_SECONDS = 0.1, 0.4
@@ -86,10 +89,12 @@ def gateway(doorkeeper: Doorkeeper, upstream: Upstream, events: Events, max_byte
             yield {"client": client}
 
     async def answer(request: Request) -> Response:
-        path = request.url.path
+        path = str(request.scope["path"])
         try:
             if request.method != "POST" or (path not in FLEET_CALLS and path != HELLO):
                 raise Refused("no call of the fleet's", status=403)
+            if len(request.headers.keys()) > len(set(request.headers.keys())):
+                raise Refused("a header that comes twice", status=400)
             site = doorkeeper.admit(request.headers)
             if path == HELLO:
                 return JSONResponse({"site": site})
@@ -100,7 +105,7 @@ def gateway(doorkeeper: Doorkeeper, upstream: Upstream, events: Events, max_byte
             refusals.note(refused, path, "" if request.client is None else request.client.host)
             # A node that is told 401 ends itself. While it still connects, 401 or 403 would leave it hanging.
             status = 412 if path in CONNECTING else refused.status
-            return JSONResponse({"detail": refused.reason}, status_code=status)
+            return JSONResponse({"detail": refused.reason}, status_code=status, headers={"connection": "close"})
         except ClientDisconnect:
             return Response(status_code=400)
         if path in ANSWERED:
@@ -114,11 +119,15 @@ def gateway(doorkeeper: Doorkeeper, upstream: Upstream, events: Events, max_byte
 async def _body(request: Request, most: int, site: str) -> bytes:
     """A call's body, given up as soon as it is too long."""
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise Refused(f"more than {most:,} bytes", site, status=413)
-        parts.append(part)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise Refused(f"more than {most:,} bytes", site, status=413)
+                parts.append(part)
+    except TimeoutError as error:
+        raise Refused(f"a call that took more than {BODY_SECONDS:g} seconds", site, status=408) from error
     return b"".join(parts)
 
 
@@ -219,7 +228,7 @@ def main(arguments: list[str]) -> None:
     config = uvicorn.Config(
         app, host=host, port=port, ssl_certfile=tls / "server.crt", ssl_keyfile=str(tls / "server.key"),
         access_log=False, server_header=False, limit_concurrency=512, timeout_keep_alive=75, log_level="warning",
-        timeout_graceful_shutdown=3,
+        timeout_graceful_shutdown=3, http=HurriedProtocol, ws="none",
     )  # fmt: skip
     config.load()
     assert config.ssl is not None

@@ -8,7 +8,7 @@ from headstart.deploy.messages import Fault, Reason
 from headstart.deploy.settings import DeploySettings
 from headstart.errors import HeadstartError
 
-__all__ = ["TRIES", "BelowQuorum", "Patience"]
+__all__ = ["PASSING", "TRIES", "BelowQuorum", "Patience"]
 
 PASSING: frozenset[Reason] = frozenset({"absent", "silent", "slow", "unreachable", "stale", "unknown run"})
 """Faults that time may mend. The others are in what a site has or computes, and come again."""

@@ -6,9 +6,9 @@ itself does not matter. ``roster.toml`` is read again whenever it has changed, s
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import tomli_w
@@ -18,7 +18,7 @@ from headstart.deploy.credentials import public_key
 from headstart.deploy.whole import write_whole
 from headstart.errors import UsageError, did_you_mean
 
-__all__ = ["FILE", "Member", "Roster", "check_site_name", "editing", "read_roster"]
+__all__ = ["FILE", "LiveRoster", "Member", "Roster", "check_site_name", "editing", "read_roster"]
 
 FILE = "roster.toml"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -47,21 +47,35 @@ class Roster:
         path = server / FILE
         try:
             tables = tomllib.loads(path.read_text(encoding="utf-8")).get("sites", {})
-            return cls({name: Member(**values) for name, values in tables.items()})
+            return cls._checked(path, {name: Member(**values) for name, values in tables.items()})
         except FileNotFoundError as error:
             raise UsageError(
                 f"{server} has no {FILE}, so it is no server's folder.", "Make one with: headstart deploy init DIR"
             ) from error
-        except (tomllib.TOMLDecodeError, TypeError, AttributeError, UnicodeDecodeError) as error:
+        except (OSError, tomllib.TOMLDecodeError, TypeError, AttributeError, UnicodeDecodeError) as error:
             raise UsageError(f"{path} is not a roster: {error}.", "Mend it: [sites.NAME] with key = '...'.") from error
+
+    @classmethod
+    def _checked(cls, path: Path, sites: Mapping[str, Member]) -> "Roster":
+        """A roster that may have been edited by hand: a name or a key that two sites could have is refused."""
+        owners: dict[bytes, str] = {}
+        for name, member in sites.items():
+            check_site_name(name)
+            line: object = member.key
+            revoked: object = member.revoked
+            if not isinstance(line, str):
+                raise UsageError(f"{path}: the key of {name} is no text.", "Write the line of its key.pub.")
+            if not isinstance(revoked, (str, date)):
+                raise UsageError(f"{path}: {name} has revoked = {revoked}.", "Write the day, as '2026-01-31'.")
+            key = public_key(line, f"{path}: the key of {name}")
+            if key in owners:
+                raise UsageError(f"{path}: {owners[key]} and {name} have the same key.", "Make a new key for each.")
+            owners[key] = name
+        return cls(sites)
 
     def keys(self) -> dict[bytes, str]:
         """Sites that are let in, by their public keys as Flower has them."""
-        return {
-            public_key(member.key, f"{FILE}: the key of {name}"): name
-            for name, member in self.sites.items()
-            if not member.revoked
-        }
+        return {public_key(member.key): name for name, member in self.sites.items() if not member.revoked}
 
     def with_site(self, name: str, key: str) -> "Roster":
         """The roster with one more site."""
@@ -96,6 +110,47 @@ class Roster:
 def read_roster(server: Path) -> dict[bytes, str]:
     """The names of the sites that are let in, by public key as Flower's node information shows it."""
     return Roster.read(server).keys()
+
+
+class LiveRoster:
+    """The roster of a server's folder as it is at the moment; while it cannot be read, the last one is in force.
+
+    Someone may be editing it. What is wrong with it is told to ``complain``, once for each state of the file.
+    """
+
+    def __init__(self, server: Path, complain: Callable[[str], None] = lambda why: None):
+        self._server, self._complain = server, complain
+        self._stamp = _stamp(server)
+        self.version = 0
+        """How often it has changed."""
+        self._take(Roster.read(server))
+
+    def look(self) -> "LiveRoster":
+        """As it is now."""
+        stamp = _stamp(self._server)
+        if stamp == self._stamp:
+            return self
+        self._stamp = stamp
+        try:
+            self._take(Roster.read(self._server))
+        except UsageError as error:
+            self._complain(str(error).partition("\n")[0])
+        return self
+
+    def _take(self, roster: Roster) -> None:
+        self.version += 1
+        self.keys = roster.keys()
+        """The names of the sites that are let in, by public key."""
+        self.revoked = {public_key(member.key): name for name, member in roster.sites.items() if member.revoked}
+        """The names of those that are not let in any more."""
+
+
+def _stamp(server: Path) -> tuple[int, int] | None:
+    try:
+        state = (server / FILE).stat()
+    except OSError:
+        return None
+    return state.st_mtime_ns, state.st_ino
 
 
 def editing(server: Path) -> FileLock:

@@ -1,6 +1,7 @@
 """Serving a federation: the agreement, then every method of the experiment, then the models to the sites."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,9 @@ import numpy as np
 from headstart.deploy.events import Events
 from headstart.deploy.federated import FederatedRun
 from headstart.deploy.fleet import Fleet
-from headstart.deploy.patience import BelowQuorum
+from headstart.deploy.messages import Fault
+from headstart.deploy.patience import PASSING, BelowQuorum
+from headstart.deploy.roster import LiveRoster
 from headstart.deploy.session import Asked, Book, Session
 from headstart.deploy.settings import DeploySettings
 from headstart.deploy.setup import Setup, settings_of
@@ -28,6 +31,7 @@ from headstart.simulate.train import Diverging, identity_of, train_run
 __all__ = ["serve"]
 
 OWN = {"name": "own"}
+LOOK_SECONDS = 0.5
 
 
 def serve(folder: Path, fleet: Fleet) -> RunResult:
@@ -61,7 +65,7 @@ def _serve(folder: Path, fleet: Fleet, events: Events) -> RunResult:
     job = Job(settings, session.federation, _trainer(session), secret_cohorts=False)
     with _directory(folder / "run", config, job, book) as directory:
         result = job.run(directory, [_Telling(events)])
-    _hand_out(folder / "run", session, list(job.algorithms))
+    _hand_out(folder, session, list(job.algorithms))
     return result
 
 
@@ -112,11 +116,26 @@ class _Telling(Callback):
         self._events.tell("resumed" if run.round else "started", method=label, round=run.round, rounds=rounds)
 
 
-def _hand_out(record: Path, session: Session, methods: list[str]) -> None:
-    """Every trained model to every site that is there."""
-    for label in methods:
-        path = record / label / "model.safetensors"
-        if path.exists():
+def _hand_out(folder: Path, session: Session, methods: list[str]) -> None:
+    """Every trained model to every site; those that are away are waited for, as long as before the agreement."""
+    roster, settings = LiveRoster(folder), session.settings
+    end = time.monotonic() + settings.join_timeout
+    models = {label: path for label in methods if (path := folder / "run" / label / "model.safetensors").exists()}
+    without = {label: set(session.agreement.sites) for label in models}
+    while True:
+        here = session.look()
+        for label, path in models.items():
             asked = Asked({}, {"model": np.frombuffer(path.read_bytes(), np.uint8)})
-            sites = session.look() & set(session.agreement.sites)
-            session.ask("model", dict.fromkeys(sorted(sites), asked), method=label, round_=0)
+            sites = without[label] & here
+            answers = session.ask("model", dict.fromkeys(sorted(sites), asked), method=label, round_=0)
+            without[label] -= sites - {site for site, fault in answers.faults.items() if fault.reason in PASSING}
+        waiting = set().union(*without.values()) & set(roster.look().keys.values())
+        if not waiting:
+            return
+        if time.monotonic() > end:
+            break
+        session.events.tell("waiting", reason="for sites to get the model", sites=sorted(waiting))
+        time.sleep(max(LOOK_SECONDS, settings.retry_seconds))
+    for site in sorted(waiting):
+        fault = Fault("absent", "it has not got the model: start the server again when it is there")
+        session.leave_out(site, fault, method="", round_=0, attempt=0, phase="model")

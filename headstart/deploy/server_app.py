@@ -10,7 +10,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from headstart.deploy.flower import FlowerFleet
 from headstart.deploy.places import ServerPlace
-from headstart.deploy.roster import read_roster
+from headstart.deploy.roster import LiveRoster
 from headstart.deploy.whole import write_whole
 
 __all__ = ["app"]
@@ -27,7 +27,8 @@ def main(grid: Grid, context: Context) -> None:
     from headstart.deploy.running import serve  # JAX, which takes seconds to start
     from headstart.deploy.settings import DeploySettings
 
-    serve(folder, FlowerFleet(grid, lambda: read_roster(folder), DeploySettings.read(folder).poll_seconds))
+    roster = LiveRoster(folder)
+    serve(folder, FlowerFleet(grid, lambda: roster.look().keys, DeploySettings.read(folder).poll_seconds))
 
 
 def _end_with(parent: int) -> None:

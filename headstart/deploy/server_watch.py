@@ -1,6 +1,5 @@
 """A server kept running: SuperLink, gateway, and training, which goes on from its checkpoint whenever it died."""
 
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from headstart.deploy.control import NotThere, SuperLink
+from headstart.deploy.credentials import renew_server_certificate
 from headstart.deploy.events import Events
 from headstart.deploy.flower import write_app
 from headstart.deploy.places import Door, ServerPlace
@@ -25,7 +25,9 @@ from headstart.deploy.processes import (
     environment,
     tail,
 )
-from headstart.deploy.roster import FILE, Roster
+from headstart.deploy.roster import LiveRoster
+from headstart.deploy.sockets import check_free
+from headstart.deploy.sole import sole
 from headstart.deploy.watching import EventTail
 from headstart.errors import HeadstartError, UsageError
 
@@ -52,9 +54,15 @@ class ServerWatch:
     def __init__(self, folder: Path):
         self.place = ServerPlace(folder.resolve())
         self.door = self.place.door()
-        Roster.read(self.place.folder)  # complains before anything is started
-        _check_free("127.0.0.1", self.door.superlink_port, self.place)
-        _check_free(self.door.host, self.door.port, self.place)
+        self._roster = LiveRoster(self.place.folder, self._mangled)  # complains before anything is started
+        self._lock = sole(self.place.folder, "server")
+        try:
+            renew_server_certificate(self.place.tls, self.door.names)
+            for host, port in (("127.0.0.1", self.door.superlink_port), (self.door.host, self.door.port)):
+                check_free(host, port, f"[gateway] of {self.place.settings}")
+        except UsageError:
+            self._lock.release()
+            raise
         self.events = Events(self.place.folder)
         self.keeper = Keeper([_superlink(self.place, self.door), _gateway(self.place, self.door)], self.events)
         self._link: SuperLink | None = None
@@ -101,20 +109,25 @@ class ServerWatch:
         if self._link is not None:
             self._link.close()  # the SuperLink does not end while it has a connection
         self.keeper.stop()
+        self._lock.release()
 
     def _reconcile(self) -> None:
         """Make the SuperLink know the nodes of the roster and no others."""
-        known = ((self.place.folder / FILE).stat().st_mtime_ns, self.keeper["superlink"].starts)
+        wanted = self._roster.look().keys
+        known = (self._roster.version, self.keeper["superlink"].starts)
         if known == self._known:
             return
         if self._link is None:
             self._link = SuperLink(self.door.superlink_port, self.place.authority)
-        wanted, nodes = Roster.read(self.place.folder).keys(), self._link.nodes()
+        nodes = self._link.nodes()
         for key in nodes.keys() - wanted.keys():
             self._link.unregister(nodes[key])
         for key in wanted.keys() - nodes.keys():
             self._link.register(key, wanted[key])
         self._known = known
+
+    def _mangled(self, why: str) -> None:
+        self.events.tell("mangled", reason=why)
 
     def _see_to_run(self, now: float) -> Outcome | None:
         assert self._link is not None
@@ -213,18 +226,6 @@ def _gateway(place: ServerPlace, door: Door) -> Child:
         str(door.superlink_port), str(MAX_BYTES),
     ]  # fmt: skip
     return Child("gateway", command, place.logs / "gateway.log", environment(place.folder / "flower"))
-
-
-def _check_free(host: str, port: int, place: ServerPlace) -> None:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise UsageError(
-                f"Port {port} of {host} cannot be used: {error.strerror}.",
-                f"End what is using it, or choose another in [gateway] of {place.settings}.",
-            ) from error
 
 
 def _pid(path: Path) -> int | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from headstart.data import Federation
 from headstart.deploy.events import Events
-from headstart.deploy.fleet import Answers, Fleet, consult
+from headstart.deploy.fleet import Answers, Fleet, consult, readable
 from headstart.deploy.messages import Fault, Head, Kind, Message
 from headstart.deploy.settings import DeploySettings
 from headstart.deploy.setup import digest_of
@@ -169,7 +169,7 @@ class Session:
         )
         for site, answer in answers.good.items():
             self._begun.add(site)
-            self.events.tell("begun", site=site, versions=answer.said.get("versions"))
+            self.events.tell("begun", site=site, versions=_few(answer.said.get("versions")))
         for site, fault in answers.faults.items():
             self.events.tell("left_out", site=site, reason=fault.reason, detail=fault.detail, phase="begin")
         return answers.faults
@@ -180,3 +180,12 @@ class Session:
     @property
     def _deadline(self) -> float:
         return self.settings.site_deadline
+
+
+def _few(told: Any) -> dict[str, str]:
+    """A small table of what a site has, whatever it tells."""
+    pairs = list(told.items())[:MOST_VERSIONS] if isinstance(told, dict) else []
+    return {readable(name): readable(version) for name, version in pairs}
+
+
+MOST_VERSIONS = 20

@@ -77,10 +77,16 @@ class DeploySettings:
         """From ``deploy.toml`` of the server's folder, without its tables; all as usual where there is none."""
         path = folder / "deploy.toml"
         try:
-            table = tomllib.loads(path.read_text()) if path.exists() else {}
-        except (OSError, tomllib.TOMLDecodeError) as error:
+            table = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UsageError(f"{path} cannot be read: {error}.", "Mend the file, or remove it.") from error
-        return cls.from_table({key: value for key, value in table.items() if not isinstance(value, Mapping)})
+        table.pop("gateway", None)
+        if sections := [key for key, value in table.items() if isinstance(value, Mapping)]:
+            raise UsageError(
+                f"{path} has a section [{sections[0]}].",
+                "The one that it can have is [gateway]; settings stand above it.",
+            )
+        return cls.from_table(table)
 
     def needed(self, cohort: int) -> int:
         """How many clients of a cohort a round needs.

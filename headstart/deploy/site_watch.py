@@ -8,19 +8,23 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.proto.fleet_pb2 import DeactivateNodeRequest
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from headstart.deploy.admission import signed_headers
+from headstart.deploy.admission import CLOCK, signed_headers
 from headstart.deploy.events import Events
 from headstart.deploy.gateway import HELLO
 from headstart.deploy.places import SitePlace
 from headstart.deploy.processes import Child, Keeper, environment
+from headstart.deploy.sockets import check_free
+from headstart.deploy.sole import sole
 from headstart.deploy.whole import write_secret
 from headstart.errors import HeadstartError, UsageError
 
@@ -29,6 +33,8 @@ __all__ = ["NoServer", "SiteWatch", "greet", "run_site"]
 TICK_SECONDS, GREET_SECONDS = 0.1, 3.0
 NODE_GRACE_SECONDS = 65.0
 """For so long Flower takes a node that vanished to be there still, and lets no other with its key in."""
+FAILING = 3
+"""So many times in a row a process may end soon after its start before it is worth a word."""
 NODE_NUMBER = re.compile(rb"SuperNode ID: (\d+)")
 
 
@@ -42,6 +48,12 @@ class SiteWatch:
     def __init__(self, folder: Path):
         self.place = SitePlace.read(folder.resolve())
         self._key = _private(self.place)
+        self._lock = sole(self.place.folder, "site")
+        try:
+            check_free("127.0.0.1", self.place.port, f"{self.place.folder / 'site.toml'}")
+        except UsageError:
+            self._lock.release()
+            raise
         env = environment(self.place.folder / "flower")
         worker = [sys.executable, "-m", "headstart.deploy.worker", str(self.place.folder)]
         self.worker = Child("worker", worker, self.place.logs / "worker.log", env)
@@ -56,6 +68,8 @@ class SiteWatch:
         self._greeted = -GREET_SECONDS
         self.connected = False
         """Whether the server knows this site, as of the last look."""
+        self.missing = ""
+        """What came of the last look for the server, where nothing did."""
 
     def __enter__(self) -> "SiteWatch":
         return self
@@ -69,10 +83,10 @@ class SiteWatch:
             self._greeted = time.monotonic()
             try:
                 greet(self.place, self._key)
-            except NoServer:
-                pass
+            except NoServer as error:
+                self.missing = str(error)
             else:
-                self.connected = True
+                self.connected, self.missing = True, ""
                 self._keeper.children = [self.worker, self.messenger, self.node]
         self._keeper.tend()
         if self.messenger.starts > self._messengers:
@@ -89,9 +103,14 @@ class SiteWatch:
         """Of its processes."""
         return self._keeper.pids
 
+    def failing(self) -> Child | None:
+        """A process that ends again and again; it is started again all the same, for the server may be the cause."""
+        return next((child for child in self.children if child.failures >= FAILING), None)
+
     def stop(self) -> None:
         """End its processes; the server is told."""
         self._keeper.stop()
+        self._lock.release()
 
     def _forget_messages(self) -> None:
         """Start the node again: it may wait for the answer to a message that a messenger has taken to its grave."""
@@ -138,8 +157,11 @@ def greet(place: SitePlace, key: ec.EllipticCurvePrivateKey | None = None) -> No
     if answer.status_code == 503:
         raise NoServer(f"{place.server} is starting.")
     if answer.status_code != 200:
+        why = _detail(answer)
+        if why.startswith(CLOCK):  # which may be set while the machine starts
+            raise NoServer(f"{place.server} sees {why}: set this machine's.")
         raise UsageError(
-            f"{place.server} does not let {place.name} in: it sees {_detail(answer)}.",
+            f"{place.server} does not let {place.name} in: it sees {why}.",
             "Ask who runs the server to add this site: headstart deploy add DIR NAME --public-key key.pub",
         )
     known = str(answer.json()["site"])
@@ -160,7 +182,11 @@ def _detail(answer: httpx.Response) -> str:
 def _private(place: SitePlace) -> ec.EllipticCurvePrivateKey:
     try:
         key = load_ssh_private_key(place.key.read_bytes(), None)
-    except (OSError, ValueError) as error:
+    except TypeError as error:
+        raise UsageError(
+            f"{place.key} has a passphrase.", f"Take it off: ssh-keygen -p -N '' -f {place.key}"
+        ) from error
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
         raise UsageError(f"{place.key} is no key: {error}.", "Bring the key of this site back.") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise UsageError(f"{place.key} is not an elliptic-curve key.", "Make one with: ssh-keygen -t ecdsa -b 384")
@@ -180,7 +206,7 @@ def _messengers_secret(place: SitePlace) -> Path:
 def _node(place: SitePlace, secret: Path) -> list[str]:
     return [
         "flower-supernode", "--superlink", place.server, "--root-certificates", str(place.authority),
-        "--auth-supernode-private-key", str(place.key), "--node-config", f'socket="{place.socket}"',
+        "--auth-supernode-private-key", str(place.key), "--node-config", f'socket="{quote(str(place.socket))}"',
         "--host", "127.0.0.1", "--port", str(place.port),
         "--isolation", "process", "--superexec-auth-secret-file", str(secret),
     ]  # fmt: skip

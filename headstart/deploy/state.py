@@ -40,6 +40,7 @@ class Memories:
         """Whether clients remember anything at all; if not, nothing is ever written or missed."""
         self._base: Tag | None = None
         self._files: dict[int, str] = {}
+        self._unreadable: str | None = None
         if self.kept:
             self._open()
 
@@ -50,6 +51,8 @@ class Memories:
         """
         if not self.kept:
             return
+        if self._unreadable is not None:
+            raise LostMemory(self._unreadable)
         if counted != self._base:
             if counted is None or not self._path(counted).exists():
                 raise LostMemory(_lost(counted, self._base))
@@ -93,7 +96,7 @@ class Memories:
     def forget(self) -> None:
         """Begin anew, as in the first round."""
         if self.kept:
-            self._base, self._files = None, {}
+            self._base, self._files, self._unreadable = None, {}, None
             self._write_index()
 
     def _open(self) -> None:
@@ -107,7 +110,9 @@ class Memories:
         except FileNotFoundError:
             return
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise LostMemory(f"{self._folder / INDEX} cannot be read: {error}") from error
+            # Not said before it is asked for: a site that may begin anew need not have read it.
+            self._base, self._files = None, {}
+            self._unreadable = f"{INDEX} cannot be read: {error}"
 
     def _write_index(self) -> None:
         files = {str(client): file for client, file in self._files.items()}

@@ -1,7 +1,7 @@
 """Pytrees as named arrays, and back again once every name, shape, type and value has been looked at."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ import numpy as np
 
 from headstart.deploy.messages import Fault
 
-__all__ = ["WrongArrays", "below", "from_arrays", "length", "refuse_infinite", "to_arrays"]
+__all__ = ["WrongArrays", "below", "by_client", "from_arrays", "length", "refuse_infinite", "to_arrays"]
 
 
 class WrongArrays(ValueError):
@@ -31,6 +31,17 @@ def to_arrays(tree: Any, prefix: str) -> dict[str, np.ndarray]:
 def below(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     """Those arrays whose names begin so."""
     return {name: array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def by_client(arrays: Mapping[str, np.ndarray], clients: Iterable[int]) -> dict[int, dict[str, np.ndarray]]:
+    """Arrays that are named ``client/...``, of these clients and no others."""
+    found: dict[str, dict[str, np.ndarray]] = {str(client): {} for client in clients}
+    for name, array in arrays.items():
+        client = name.partition("/")[0]
+        if client not in found:
+            raise WrongArrays(Fault("arrays", f"{_short(name)} was not asked for"))
+        found[client][name] = array
+    return {int(client): own for client, own in found.items()}
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray], like: Any, prefix: str) -> Any:

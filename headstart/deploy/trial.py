@@ -66,20 +66,23 @@ def up(
 
 
 def _watched(server: Path, places: Mapping[str, Path], watch: Callable[[Seen], None]) -> tuple[Outcome, Seen]:
-    events, seen = EventTail(server), Seen()
-    sites = {name: SiteWatch(path) for name, path in places.items()}
-    with ServerWatch(server) as serving:
-        try:
-            while (outcome := serving.step()) is None:
-                _tend(sites, serving)
-                _look(events, seen, watch)
-                time.sleep(TICK_SECONDS)
-        finally:
-            # Training first, so that it does not see its sites go; then all sites at once, while the server is there.
-            serving.pause()
-            end([pid for site in sites.values() for pid in site.pids])
-            for site in sites.values():
-                site.stop()
+    events, seen, sites = EventTail(server), Seen(), dict[str, SiteWatch]()
+    try:
+        for name, path in places.items():
+            sites[name] = SiteWatch(path)
+        with ServerWatch(server) as serving:
+            try:
+                while (outcome := serving.step()) is None:
+                    _tend(sites, serving)
+                    _look(events, seen, watch)
+                    time.sleep(TICK_SECONDS)
+            finally:
+                # Training first, so that it does not see its sites go; then all of them, while the server is there.
+                serving.pause()
+                end([pid for site in sites.values() for pid in site.pids])
+    finally:
+        for site in sites.values():
+            site.stop()
     _look(events, seen, watch)
     return outcome, seen
 

@@ -10,7 +10,7 @@ UNIT = """\
 #   sudo cp {name}.service /etc/systemd/system/ && sudo systemctl enable --now {name}
 [Unit]
 Description={description}
-After=network-online.target
+After=network-online.target time-sync.target
 Wants=network-online.target
 
 [Service]

@@ -10,12 +10,13 @@ from typing import Any
 from headstart.deploy.events import FILE
 from headstart.deploy.places import ServerPlace
 from headstart.deploy.roster import FILE as ROSTER
+from headstart.deploy.sole import has
 
 __all__ = ["EventTail", "Seen", "SiteSeen", "status"]
 
 FAULTS_KEPT = 8
-BEFORE = {"agree": "agreement", "begin": "beginning"}
-"""What happens before the first round, by its phase."""
+BESIDE = {"agree": "agreement", "begin": "beginning", "model": "end"}
+"""What happens before the first round and after the last, by its phase."""
 
 
 class EventTail:
@@ -120,7 +121,7 @@ class Seen:
         site.reason = str(event["reason"])
         if event["site"] in self._asked:
             self._asked.remove(event["site"])
-        when = BEFORE.get(str(event.get("phase")), f"round {event.get('round')}")
+        when = BESIDE.get(str(event.get("phase")), f"round {event.get('round')}")
         self._fault(f"{when}: {event['site']} is left out{_because(event)}")
 
     def _on_waiting(self, event: Mapping[str, Any]) -> None:
@@ -137,6 +138,9 @@ class Seen:
         self.refused += 1
         whose = f" of {event['site']}" if event.get("site") else ""
         self._fault(f"refused a call{whose} from {event.get('caller')}{_because(event)}")
+
+    def _on_mangled(self, event: Mapping[str, Any]) -> None:
+        self._fault(f"the roster cannot be read, and stays as it was{_because(event)}")
 
     def _on_finished(self, event: Mapping[str, Any]) -> None:
         self.state = "finished"
@@ -160,6 +164,8 @@ def status(folder: str | Path) -> Seen:
     seen.state = "starting" if events else "not started yet"
     for event in events:
         seen.take(event)
+    if events and not seen.state.startswith(("finished", "stopped")) and not has(server.folder, "server"):
+        seen.state = "no server is running; start it to go on"
     return seen
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from headstart.deploy.agreement import Agreement, Negotiation, Said
+from headstart.deploy.agreement import Agreement, Negotiation, Said, WrongAnswer
 from headstart.deploy.events import Events
 from headstart.deploy.fleet import Answers, Fleet, consult
 from headstart.deploy.messages import Fault, Head, Message
 from headstart.deploy.patience import TRIES, BelowQuorum
-from headstart.deploy.roster import read_roster
+from headstart.deploy.roster import LiveRoster
 from headstart.deploy.session import Book, Session
 from headstart.deploy.settings import DeploySettings
 from headstart.deploy.setup import digest_of
@@ -81,6 +81,9 @@ class Welcome:
 
     def _refuse(self, site: str, fault: Fault) -> None:
         self._refused[site] = time.monotonic() + self._settings.join_timeout
+        self._leave_out(site, fault)
+
+    def _leave_out(self, site: str, fault: Fault) -> None:
         self._events.tell("left_out", site=site, reason=fault.reason, detail=fault.detail, phase="agree")
 
     def _read(self) -> Agreement:
@@ -99,11 +102,18 @@ class Welcome:
             while (question := talk.question()) is not None:
                 answers = self._ask(question, sorted(sites))
                 for site, fault in answers.faults.items():
-                    self._events.tell("left_out", site=site, reason=fault.reason, detail=fault.detail, phase="agree")
+                    self._leave_out(site, fault)
                 missing = set(answers.faults)
                 if missing:
                     break
-                talk.take({site: _said(answer) for site, answer in answers.good.items()})
+                try:
+                    talk.take({site: _said(answer) for site, answer in answers.good.items()})
+                except WrongAnswer as error:
+                    # The others go on without it, as in a round.
+                    answers.faults[error.site] = Fault("refused", error.problem)
+                    self._leave_out(error.site, answers.faults[error.site])
+                    missing = {error.site}
+                    break
             if not missing:
                 return talk.agreement()
             failed.update(missing)
@@ -118,10 +128,10 @@ class Welcome:
 
     def _gathered(self, without: Set[str] = frozenset()) -> set[str]:
         """The sites to agree with, once all of the roster are there or the time is up and enough of them are."""
-        began, told = time.monotonic(), 0.0
+        began, told, roster = time.monotonic(), 0.0, LiveRoster(self._folder)
         end = began + self._settings.join_timeout
         while True:
-            wanted = set(read_roster(self._folder).values()) - without
+            wanted = set(roster.look().keys.values()) - without
             here = self._fleet.present() & wanted
             if here == wanted and here:
                 return here

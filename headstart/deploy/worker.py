@@ -13,15 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from headstart.deploy.agreement import Agreement, Said, SiteData
 from headstart.deploy.carrying import receive_bytes, send_bytes
 from headstart.deploy.events import Events
 from headstart.deploy.messages import Fault, Garbled, Message
 from headstart.deploy.places import SitePlace
 from headstart.deploy.site import Reading, Site
-from headstart.errors import HeadstartError, UsageError
+from headstart.deploy.sockets import socket_name
+from headstart.deploy.sole import sole
+from headstart.errors import HeadstartError
 from headstart.experiment import Settings
 from headstart.experiment.startup import start_jax
 
@@ -61,7 +61,8 @@ class Worker:
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
-            self._listening.bind(str(path))
+            with socket_name(path) as name:
+                self._listening.bind(name)
         finally:
             os.umask(before)
         self._listening.listen()
@@ -113,14 +114,10 @@ HUNG_SHARE, HUNG_SECONDS = 3.0, 60.0
 def main(folder: str) -> None:
     """Serve the site of a folder until the process ends."""
     place = SitePlace.read(Path(folder).resolve())
-    lock = FileLock(place.folder / ".worker.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise UsageError(f"{place.folder} has a worker already.", "Stop that one first.") from error
-    worker = Worker(place.socket, site_of(place).answer)
-    print("ready", flush=True)
-    worker.serve()
+    with sole(place.folder, "worker"):
+        worker = Worker(place.socket, site_of(place).answer)
+        print("ready", flush=True)
+        worker.serve()
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from typing import Any
 
 from headstart.algorithms import LocalOnly
 from headstart.data import EpisodeClients, Federation
+from headstart.data.tables import commonest_class
 from headstart.experiment.settings import Training, accepted_settings
 from headstart.simulate import Evaluation
 
@@ -20,6 +21,8 @@ CLASSIFICATION_STEPS = {"inner_lr": 0.03, "outer_lr": 0.05}
 REGRESSION_STEPS = {"inner_lr": 0.01, "outer_lr": 0.01}
 """Smaller, for a squared error has no bound on its gradient."""
 REGRESSION_METRICS = ("rmse", "mae", "r2")
+UNEVEN_METRICS = ("accuracy", "auc")
+"""Where nearly all labels are of one class."""
 
 STEPS = (0, 1, 5)
 """Of adaptation, where neither anybody says how many nor a search finds it."""
@@ -102,6 +105,8 @@ def fitted(tables: Mapping[str, Any], federation: Federation, tune: bool = False
     suited: dict[str, Any] = {} if tune else dict(REGRESSION_STEPS if regression else CLASSIFICATION_STEPS)
     if regression:
         evaluate.setdefault("metrics", list(REGRESSION_METRICS))
+    elif federation.partition is not None and commonest_class(federation.partition) is not None:
+        evaluate.setdefault("metrics", list(UNEVEN_METRICS))
     train.setdefault("cohort", min(MOST_CLIENTS, federation.trained))
     baselines = {label: dict(table) for label, table in tables.get("baselines", {}).items()}
     if regression and not tune and baselines.get("alone", {}).get("name") == "local-only":
@@ -114,7 +119,7 @@ def fitted(tables: Mapping[str, Any], federation: Federation, tune: bool = False
     elif federation.counts is not None:
         suited["batch_size"] = min(BATCH, int(federation.counts["train"][: federation.trained].min()))
     if federation.counts is not None and federation.counts["support"].max() > WHOLE:
-        evaluate.setdefault("batch_size", min(LARGE_BATCH, int(federation.counts["support"].min())))
+        evaluate.setdefault("batch_size", min(LARGE_BATCH, max(BATCH, int(federation.counts["support"].min()))))
     accepted = accepted_settings(algorithm.get("name")) or suited
     algorithm = {**{name: value for name, value in suited.items() if name in accepted}, **algorithm}
     if not tune:

@@ -252,6 +252,15 @@ class RunRecord:
     """What each method spends by the last round; ``None`` without noise on the wire."""
     tuning: dict[str, Any] | None = None
     """How settings were found, where a search has found some."""
+    data: str | None = None
+    """The digest of the data; ``None`` for a run that was not written."""
+
+    def same_clients(self, other: "RunRecord") -> bool:
+        """Whether clients of one name are the same in both: the data is, or the file that it was read from."""
+        if None in (self.data, other.data) or self.data == other.data:
+            return True
+        one, another = (run.config.get("data", {}).get("path") for run in (self, other))
+        return one is not None and one == another
 
     @classmethod
     def of_results(
@@ -305,7 +314,9 @@ def load_run(path: str | Path) -> RunRecord:
         )
     spent = manifest["privacy"]
     privacy = None if spent is None else PrivacySpent(**spent)
-    return RunRecord(path, manifest["config"], manifest["versions"], methods, privacy, manifest.get("tuning"))
+    return RunRecord(
+        path, manifest["config"], manifest["versions"], methods, privacy, manifest.get("tuning"), manifest["data"]
+    )
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

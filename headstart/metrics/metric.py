@@ -20,6 +20,8 @@ Measure = Callable[[Any, Any, Array], Array]
 PERCENT = "%"
 SIGNIFICANT = 4
 """Digits of a number that may be of any size; one less where it begins with a zero."""
+LONGEST = 7
+"""So many digits before the point are shorter than an exponent."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Metric:
             return f"{self.scale * value:.{1 if self.decimals is None else self.decimals}f}"
         largest = abs(value) if beside is None or not math.isfinite(beside) else abs(beside)
         size = math.floor(math.log10(largest)) if largest else 0
-        if -SIGNIFICANT < size < SIGNIFICANT + 1:
+        if -SIGNIFICANT < size < LONGEST:
             digits = SIGNIFICANT if size >= 0 else SIGNIFICANT - 1
             return f"{value:.{max(0, digits - 1 - size)}f}"
         return f"{value:.{SIGNIFICANT - 2}e}"

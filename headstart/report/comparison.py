@@ -25,6 +25,7 @@ __all__ = [
     "comparison_table",
     "finished_summaries",
     "headline_metric",
+    "lost",
     "method_title",
     "settings_of",
     "shown_groups",
@@ -47,7 +48,8 @@ def method_title(label: str, settings: dict[str, Any]) -> str:
     if isinstance(curvature, dict):
         curvature = curvature["name"]
     steps = settings.get("inner_steps")
-    details = [d for d in (f"{steps} steps" if steps and settings["name"] == "meta-fl" else None, curvature) if d]
+    details = [f"{steps} steps"] if steps and settings["name"] == "meta-fl" else []
+    details += [curvature] if curvature and curvature not in label else []
     return f"{label} ({', '.join(details)})" if details else label
 
 
@@ -195,7 +197,8 @@ class _Method:
         self._lost = lost(record, label)
         self._kept = keeps_best(record)
         history = record.methods[label].history
-        self._seconds = 0.0 if history is None else sum(history["seconds"].to_pylist())
+        # Training that diverges at once has no rounds to tell of.
+        self._seconds = 0.0 if history is None or not len(history) else sum(history["seconds"].to_pylist())
 
     def table_rows(self, layout: _Layout) -> Iterator[list[str]]:
         """The rows for all and for new clients."""
@@ -224,6 +227,8 @@ class _Method:
     def _mean(self, row: Row, layout: _Layout) -> str:
         mean = self._shown(row, "mean")
         if not layout.deviations or self._lost or not math.isfinite(row["mean"]):
+            return mean
+        if row["clients"] < 2:
             return mean
         return f"{mean} ± {self.metric.show(row['std'], beside=row['mean'])}"
 

@@ -1,19 +1,23 @@
 """A federation as its event log shows it: rounds, sites, faults and bytes."""
 
+from typing import TYPE_CHECKING
+
 from rich import box
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from headstart.deploy.watching import Seen
+if TYPE_CHECKING:
+    # It takes what only a federation needs to be installed, and the other tables and plots must not.
+    from headstart.deploy.watching import Seen
 
 __all__ = ["federation_table"]
 
 UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
-def federation_table(seen: Seen) -> RenderableType:
+def federation_table(seen: "Seen") -> RenderableType:
     """Where training is, one row per site, and the last faults."""
     rounds = f"round {seen.round} of {seen.rounds}" if seen.rounds else ""
     head = [
@@ -34,7 +38,9 @@ def federation_table(seen: Seen) -> RenderableType:
             )  # fmt: skip
         parts.append(table)
     if seen.fault_count:
-        told = f"{seen.fault_count} faults" + (f", {seen.refused} of them refused calls" if seen.refused else "")
+        told = f"{seen.fault_count} fault{'s' * (seen.fault_count != 1)}" + (
+            f", {seen.refused} of them refused calls" if seen.refused else ""
+        )
         parts.append(Text(f"{told}; the last:", style="yellow"))
         parts.extend(Text(f"  {fault}") for fault in seen.faults)
     return Group(*parts)

@@ -47,8 +47,10 @@ def further_table(record: RunRecord) -> Table | None:
     columns = step_columns(record)
     if len(columns) > MOST_STEPS:
         columns = [columns[0], columns[-1]]
+    title = f"Other metrics, median over {whose} clients"
     table = Table(
-        title=f"Other metrics, median over {whose} clients",
+        title=title,
+        min_width=len(title) + 1,
         title_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),

@@ -7,6 +7,7 @@ import numpy as np
 from headstart.data import Federation
 from headstart.data.partitions import Partition
 from headstart.data.rows import RowLists
+from headstart.data.tables import commonest_class
 from headstart.experiment import RunRecord
 from headstart.report.comparison import finished_summaries, headline_metric, settings_of, shown_round
 
@@ -82,7 +83,13 @@ def naive_note(record: RunRecord, federation: Federation) -> str | None:
     least = constants.own if metric.better(constants.own, constants.shared) else constants.shared
     found = _own_models(record, metric.name, group)
     if found and not any(metric.better(value, least) for value in found):
-        note += " No method's own models are better: the columns may tell little of the label, or rows are too few."
+        uneven = commonest_class(partition) is not None
+        why = (
+            "whoever names the usual class is hard to beat; the AUC says whether others are told from it."
+            if uneven
+            else "the columns may tell little of the label, or rows are too few."
+        )
+        note += f" No method's own models are better: {why}"
     return note
 
 

@@ -133,7 +133,8 @@ class FolderJournal:
     def remove_tables(self) -> None:
         """Drop the tables, once they have been gathered elsewhere."""
         for folder in ("rounds", "clients"):
-            shutil.rmtree(self.path / folder)
+            if (self.path / folder).exists():  # without a first chunk there are no rounds
+                shutil.rmtree(self.path / folder)
 
     def remove(self) -> None:
         """Drop all of it, once the run is done."""

@@ -18,6 +18,8 @@ ENOUGH = 10
 train on, count for the rest."""
 MOST = 200
 """The most clients of a group that a search looks at."""
+WATCHED = 50
+"""Where validation clients decide alone, so many others must not diverge either."""
 
 
 ASTRAY, FAR = 3.0, 30.0
@@ -78,16 +80,20 @@ def headline(problem: Problem) -> Metric:
 
 
 def choosers(federation: Federation, most: int = MOST) -> Choosers:
-    """Validation clients, and training clients as far as there are too few of those; never new ones."""
+    """Validation clients, and training clients as far as there are too few of those; never new ones.
+
+    Where there are enough, some training clients count nothing, and yet rule out what makes any of them diverge.
+    """
     tested = federation.tasks or federation
     validation = Evaluation(max_clients=most, groups=GROUPS[1:2]).clients(tested)
-    trained = np.arange(most) if tested.endless else Evaluation(max_clients=most, groups=GROUPS[:1]).clients(tested)
     share = _validation_share(len(validation))
-    weights = [np.full(len(ids), part / max(len(ids), 1)) for ids, part in ((trained, 1 - share), (validation, share))]
-    ids = [ids for ids, part in ((trained, 1 - share), (validation, share)) if part > 0]
-    chosen = np.concatenate(ids)
-    rows = math.inf if tested.counts is None else float(tested.counts["query"][chosen].sum())
-    return Choosers(chosen, np.concatenate([w for w in weights if w.sum() > 0]), rows)
+    most = most if share < 1 else min(most, WATCHED)
+    trained = np.arange(most) if tested.endless else Evaluation(max_clients=most, groups=GROUPS[:1]).clients(tested)
+    groups = [(ids, part) for ids, part in ((trained, 1 - share), (validation, share)) if len(ids)]
+    weights = np.concatenate([np.full(len(ids), part / len(ids)) for ids, part in groups])
+    ids = np.concatenate([ids for ids, _ in groups])
+    rows = math.inf if tested.counts is None else float(tested.counts["query"][ids[weights > 0]].sum())
+    return Choosers(ids, weights, rows)
 
 
 def score_of(values: dict[str, np.ndarray], weights: np.ndarray, metric: Metric) -> Score:

@@ -3,12 +3,16 @@ from dataclasses import replace
 
 import jax
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import headstart as hs
 from headstart.artifact import Predictor
 from headstart.artifact.adapting import _folds, _Judged
+from headstart.artifact.target import Target
 from headstart.data.episodes import Episodes
+from headstart.data.tables.reading import TableSource
+from headstart.errors import UsageError
 from headstart.problems import Examples
 
 
@@ -186,3 +190,23 @@ def test_classes_of_a_clients_own_are_learned_by_their_means(tmp_path):
     means = np.stack([embedded[own["y"] == name].mean(axis=0) for name in "ghi"])
     nearest = np.argmin(((embedded[:, None] - means) ** 2).sum(axis=-1), axis=1)
     assert list(mine.predict(own["x"])) == ["ghi"[i] for i in nearest]
+
+
+def test_rows_of_one_class_do_not_choose(model, frame):
+    """The more steps towards it, the better they would find them."""
+    liked = frame[frame["likes"] == "yes"].iloc[:20]
+    report = model.adapt(liked).adaptation
+    rule = model.description.adaptation
+    assert not report.chosen
+    assert [row["steps"] for row in report.curve] == [0, rule.steps]
+    assert report.notes[-1].startswith("All 20 rows are of the class yes")
+    assert not any("All" in note for note in model.adapt(frame.iloc[:20]).adaptation.notes)
+
+
+def test_labels_of_a_frame_may_be_written_as_a_spreadsheet_writes_them():
+    """The file that the frame was read from would be taken."""
+    target, source = Target("price", mean=34.0, scale=100.0), TableSource("the table", pa.table({}))
+    rows = np.arange(2)
+    assert target.standardised(pa.array(["1,234", "$34"]), source, rows).tolist() == [12.0, 0.0]
+    with pytest.raises(UsageError, match="the label 'price' holds string, no numbers"):
+        target.standardised(pa.array(["1,234", "dear"]), source, rows)

@@ -1,5 +1,7 @@
 """FLOPs counted from a trace against closed forms."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ import headstart as hs
 from headstart.bench.flops import flops, round_flops
 from headstart.core import HessianFree
 
-FEATURES, BATCH, COHORT, STEPS = 12, 4, 2, 3
+FEATURES, OWNED, BATCH, COHORT, STEPS = 12, 10, 4, 2, 3
 
 
 def test_a_product() -> None:
@@ -41,7 +43,7 @@ def test_a_convolution_counts_the_same_in_both_forms() -> None:
     assert flops(by_kernel, weight) == pytest.approx(expected, rel=0.1)
 
 
-def perceptron_flops(curvature: str) -> float:
+def perceptron_flops(curvature: str, batch: int) -> float:
     """Of a round of Per-FedAvg with MLP 80-60, by hand: each layer's product forwards, by weights and by inputs."""
     first, rest = FEATURES * 80, 80 * 60 + 60 * 10
     forward, weights, inputs = first + rest, first + rest, rest
@@ -49,16 +51,19 @@ def perceptron_flops(curvature: str) -> float:
     # The tangent of a gradient, beside the forward and backward passes that it needs.
     product = forward + inputs + (first + 2 * rest) + (first + 2 * rest) + 2 * rest
     step = {"first-order": 2 * gradient, "exact": 2 * gradient + product, "hessian-free": 4 * gradient}[curvature]
-    return 2.0 * BATCH * step * COHORT * STEPS
+    return 2.0 * batch * step * COHORT * STEPS
 
 
+@pytest.mark.parametrize("batch", [BATCH, "full"])
 @pytest.mark.parametrize("curvature", ["first-order", "exact", "hessian-free"])
-def test_a_round_does_no_product_in_vain(curvature: str) -> None:
+def test_a_round_does_no_product_in_vain(curvature: str, batch: int | Literal["full"]) -> None:
     rng = np.random.default_rng(0)
-    x, y = rng.random((40, FEATURES), np.float32), rng.integers(0, 10, 40)
-    rows = np.split(np.arange(40), 4)
+    x, y = rng.random((4 * OWNED, FEATURES), np.float32), rng.integers(0, 10, 4 * OWNED)
+    rows = np.split(np.arange(4 * OWNED), 4)
     federation = hs.Federation.from_arrays(hs.Examples(x, y), rows, rows)
     chosen = HessianFree(1e-3) if curvature == "hessian-free" else curvature
-    algorithm = hs.per_fedavg(local_steps=STEPS, batch_size=BATCH, curvature=chosen)
+    algorithm = hs.per_fedavg(local_steps=STEPS, batch_size=batch, curvature=chosen)
     simulation = hs.Simulation(algorithm, hs.Classification(hs.MLP(FEATURES, 10)), federation, cohort=COHORT)
-    assert round_flops(simulation) == pytest.approx(perceptron_flops(curvature), rel=0.02)
+    assert round_flops(simulation) == pytest.approx(
+        perceptron_flops(curvature, OWNED if batch == "full" else BATCH), rel=0.02
+    )

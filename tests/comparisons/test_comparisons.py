@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import headstart as hs
+from headstart.algorithms import LocalOnly
 from headstart.comparisons import Comparison, Entry, Spent, per_round
 from headstart.comparisons.budget import affordable
 from headstart.comparisons.refining import ACROSS, ALONG, Try, best_at_length, steadiest, tries
@@ -195,6 +196,11 @@ def test_rounds_that_a_budget_pays_for():
     assert affordable(Spent(1, 0, 0), budget, "bytes") == 10
 
 
+def test_clients_that_learn_by_themselves_spend_nothing():
+    federation = hs.data.sine(clients=6, held_out=1)
+    assert per_round(LocalOnly(), PROBLEM, federation, cohort=3) == Spent(1, 0, 0)
+
+
 def test_seeds_are_runs_of_their_own(tmp_path):
     """A method with a seed in a comparison is that method trained alone with the seed, to rounding."""
     experiment = hs.Experiment(
@@ -228,6 +234,30 @@ def test_runs_that_differ_in_the_seed_are_seeds_of_one_method(tmp_path):
     assert cheap[1].rounds[-1] == 20
     with pytest.raises(UsageError, match="same seed"):
         hs.compare_runs([runs[0], runs[0]])
+
+
+def test_runs_are_compared_by_the_models_that_were_kept(tmp_path):
+    runs = [
+        write_run(tmp_path / f"s{seed}", seed=seed, held_out=12, kept=kept)
+        for seed, kept in enumerate([(50, 30), (40, 30)])
+    ]
+    found = hs.compare_runs(runs)
+    assert found.judged == "new"
+    assert len(found.clients) == 8
+    for entry, rounds in zip(found.entries, ((50, 40), (30, 30)), strict=True):
+        for place, (run, kept) in enumerate(zip(runs, rounds, strict=True)):
+            rows = hs.load_run(run).methods[entry.title].table.to_pylist()
+            there = {row["client"]: row["accuracy"] for row in rows if row["round"] == kept and row["steps"] == 5}
+            assert dict(zip(entry.clients, entry.scores[place, -1], strict=True)) == pytest.approx(there)
+    assert found.entries[0].spent.rounds == 50, "what came after the round that was kept was paid for, too"
+    hs.report.comparison_report(found).html()
+
+
+def test_runs_of_different_data_are_not_compared(tmp_path):
+    runs = [write_run(tmp_path / name, data=name) for name in ("one", "other")]
+    with pytest.raises(UsageError, match="different data"):
+        hs.compare_runs(runs)
+    assert "is of other data" in hs.report.make_report(runs).document.sentences[1]
 
 
 def test_a_comparison_is_a_file(comparison, tmp_path):

@@ -1,6 +1,8 @@
 """Rounds over sites in this process are the simulator's, whatever the method and whatever goes wrong on the way."""
 
+import errno
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -225,13 +227,17 @@ def test_a_server_that_forgot_its_last_round_goes_on_as_if_it_had_not(tmp_path):
 
 
 def test_a_site_without_its_memory_says_so(tmp_path):
-    for setting_, expected in (("leave-out", ["memory"] * 3), ("begin-anew", ["memory"])):
-        folder = tmp_path / setting_
+    for lost, setting_, expected in (
+        ("*", "leave-out", ["memory"] * 3),
+        ("*", "begin-anew", ["memory"]),
+        ("index.json", "begin-anew", ["memory"]),
+    ):
+        folder = tmp_path / f"{setting_} {len(lost)}"
         trial = Trial(folder, CONTRACT["local-moml, cross-silo"], *setting("fedavg"))
         run = trial.run(lost_memory=setting_)
         run.advance(2)
-        for path in (folder / "south" / "state" / "run1" / "method").iterdir():
-            path.unlink()
+        for path in (folder / "south" / "state" / "run1" / "method").glob(lost):
+            path.unlink() if lost == "*" else path.write_text("")
         trial.sites["south"] = trial.site("south")
         run.session.fleet = trial.fleet()
         run.advance(3)
@@ -327,6 +333,26 @@ def test_what_is_wrong_with_a_sites_data_stays_there(tmp_path, error, told):
     assert north.events.told
 
 
+def test_what_a_site_tells_fills_no_log_and_moves_no_cursor(tmp_path):
+    trial = Trial(tmp_path, CONTRACT["fedavg"], *setting("fedavg"))
+    shouting = Meddler(
+        trial.sites["north"], lambda m, answer: _told(answer, "error", "\x1b[2J\nno" * 1000), rounds=(0,)
+    )
+
+    def boasting(content):
+        message = Message.unpack(trial.sites["south"].answer(content))
+        said = (
+            {"versions": {str(i): "9" * 10_000 for i in range(1000)}} if message.head.kind == "begin" else message.said
+        )
+        return Message(message.head, said, message.arrays).pack()
+
+    trial.run(trial.fleet(north=shouting, south=boasting)).advance(1)
+    told = [event["detail"] for event in trial.events.told if event["event"] == "left_out"]
+    assert len(told[0]) == 500
+    assert told[0].startswith(" [2J no")
+    assert len(json.dumps(trial.events.told)) < 20_000
+
+
 def test_events_are_lines_of_json(tmp_path):
     from headstart.deploy.events import Events, read_events
 
@@ -336,6 +362,25 @@ def test_events_are_lines_of_json(tmp_path):
     Events(tmp_path).tell("lost", site="north")
     assert [told["event"] for told in read_events(tmp_path)] == ["joined", "lost"]
     assert json.loads((tmp_path / "events.jsonl").read_text().splitlines()[0])["site"] == "north"
+
+
+def test_a_full_disk_is_no_reason_to_fail_for_what_is_told(tmp_path, monkeypatch, capsys):
+    from headstart.deploy.events import Events, read_events
+
+    events, write = Events(tmp_path), os.write
+    room = [5, 0, 10_000]
+
+    def cramped(handle, content):
+        if not (left := room.pop(0)):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(handle, content[:left])
+
+    monkeypatch.setattr(os, "write", cramped)
+    for site in ("north", "south", "west"):
+        events.tell("joined", site=site)
+    monkeypatch.undo()
+    assert [told["site"] for told in read_events(tmp_path)] == ["west"]
+    assert "south" in capsys.readouterr().err
 
 
 def test_a_site_that_joins_later_is_evaluated(tmp_path):

@@ -1,10 +1,12 @@
 """The folders of a federation, and data dealt out to sites."""
 
 import shutil
+import socket
 import stat
 import subprocess
 import tomllib
 
+import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +16,11 @@ from headstart.deploy.dealing import deal_out_files
 from headstart.deploy.folders import add, init, revoke
 from headstart.deploy.places import ServerPlace, SitePlace
 from headstart.deploy.roster import Roster, read_roster
+from headstart.deploy.server_watch import ServerWatch
+from headstart.deploy.settings import DeploySettings
+from headstart.deploy.site_watch import NoServer, SiteWatch, greet
+from headstart.deploy.sole import sole
+from headstart.deploy.trial import free_ports
 from headstart.deploy.units import server_unit, site_unit
 from headstart.errors import UsageError
 
@@ -63,10 +70,82 @@ def test_init_makes_folders_that_only_their_owners_can_read(tmp_path, experiment
     assert f"deploy site {made.sites['south'].resolve()}" in unit
 
 
-@pytest.mark.parametrize(("host", "interface"), [("localhost", "127.0.0.1"), ("fed.example.org", "0.0.0.0")])
-def test_only_a_server_that_others_reach_listens_to_them(tmp_path, experiment, host, interface):
+@pytest.mark.parametrize(
+    ("host", "interface", "where"),
+    [
+        ("localhost", "127.0.0.1", "localhost:9092"),
+        ("fed.example.org", "0.0.0.0", "fed.example.org:9092"),
+        ("::1", "::1", "[::1]:9092"),
+        ("fd00::7", "::", "[fd00::7]:9092"),
+    ],
+)
+def test_only_a_server_that_others_reach_listens_to_them(tmp_path, experiment, host, interface, where):
     made = init(tmp_path / "fed", experiment, 2, host=host)
     assert ServerPlace(made.server).door().host == interface
+    new = add(tmp_path / "fed", "new")
+    places = [SitePlace.read(folder) for folder in (*made.sites.values(), new)]
+    assert {place.server for place in places} == {where}
+    # Sites of this machine have a port each.
+    assert [place.port for place in places] == ([9094] * 3 if interface in ("0.0.0.0", "::") else [9094, 9095, 9096])
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "problem"),
+    [
+        ("site", "name = 'a'\nserver = 'h'", "server = 'h' is no address"),
+        ("site", "name = 'a'\nserver = 'h:x'", "server = 'h:x' is no address"),
+        ("site", "name = 'a'\nserver = 'https://h:1'", "neither a host's name nor an address"),
+        ("site", "name = '../a'\nserver = 'h:1'", "cannot be a site's name"),
+        ("site", "name = 'a'\nserver = 'h:1'\nport = '9094'", "port = '9094' is no port"),
+        ("site", "name = 'a'\nserver = 'h:1'\ndata = 'x.csv'", "is no section"),
+        ("deploy", "[gateway]\nport = 99999", "port = 99999 is no port"),
+        ("deploy", "[gateway]\nport = 9093", "port and superlink_port are both 9093"),
+        ("deploy", "[gateway]\nnames = 'h'", "names = 'h' is no list"),
+        ("deploy", "[gateway]\nhots = 'h'", r"\[gateway\] has hots"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named_with_the_file_and_the_key(tmp_path, file, content, problem):
+    (tmp_path / f"{file}.toml").write_text(content)
+    with pytest.raises(UsageError, match=problem):
+        SitePlace.read(tmp_path) if file == "site" else ServerPlace(tmp_path).door()
+
+
+def test_a_section_that_deploy_toml_cannot_have_is_refused(tmp_path):
+    (tmp_path / "deploy.toml").write_text("quorum = 0.7\n[gateway]\nport = 1")
+    assert DeploySettings.read(tmp_path).quorum == 0.7
+    (tmp_path / "deploy.toml").write_text("[deploy]\nquorum = 0.7")
+    with pytest.raises(UsageError, match=r"has a section \[deploy\]"):
+        DeploySettings.read(tmp_path)
+
+
+def test_a_site_waits_for_its_clock_to_be_set_and_gives_up_where_it_is_not_known(tmp_path, experiment, monkeypatch):
+    place = SitePlace.read(init(tmp_path / "fed", experiment, ["north"]).sites["north"])
+    for seen, raised in (
+        ("a clock that differs by 600 seconds", NoServer),
+        ("a key that was revoked", UsageError),
+    ):
+        answer = httpx.Response(401, json={"detail": seen})
+        monkeypatch.setattr(httpx, "post", lambda *_, answer=answer, **__: answer)
+        with pytest.raises(raised, match=f"sees {seen}"):
+            greet(place)
+
+
+def test_a_folder_has_one_server_and_a_site_one_process(tmp_path, experiment, monkeypatch):
+    """A second one would end the first one's training, or sign its node off."""
+    made = init(tmp_path / "fed", experiment, ["north"], first_site_port=free_ports(1)[0])
+    monkeypatch.setattr("headstart.deploy.sockets.ENDING_SECONDS", 0.3)
+    busy = socket.create_server(("127.0.0.1", SitePlace.read(made.sites["north"]).port))
+    with busy, pytest.raises(UsageError, match=f"Port {busy.getsockname()[1]} of 127.0.0.1 cannot be used"):
+        SiteWatch(made.sites["north"])
+    watching = SiteWatch(made.sites["north"])
+    with pytest.raises(UsageError, match="north has a site already, in another process"):
+        SiteWatch(made.sites["north"])
+    watching.stop()
+    SiteWatch(made.sites["north"]).stop()
+    lock = sole(made.server, "server")
+    with pytest.raises(UsageError, match="server has a server already"):
+        ServerWatch(made.server)
+    lock.release()
 
 
 def test_a_trial_deals_whole_clients_out_in_their_order(tmp_path, experiment):
@@ -132,9 +211,11 @@ def test_a_mistake_leaves_nothing_behind(tmp_path, experiment):
         (2, ["algorithm.local_stepz=3"], "local_steps"),
         (["a", "a"], [], "Two sites"),
         (["a/b"], [], "cannot be a site's name"),
+        (2, [], "neither a host's name nor an address"),
     ):
+        host = "https://h" if "host" in problem else "localhost"
         with pytest.raises(UsageError, match=problem):
-            init(tmp_path / "fed", experiment, sites, settings=settings, split=True)
+            init(tmp_path / "fed", experiment, sites, settings=settings, split=True, host=host)
         assert not (tmp_path / "fed").exists()
     init(tmp_path / "fed", experiment, 2)
     with pytest.raises(UsageError, match="is there already"):

@@ -1,11 +1,16 @@
 """The gateway before anything is behind it: who and what it lets through."""
 
 import asyncio
+import socket
+import threading
+import time
 from base64 import b64decode, b64encode
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+import uvicorn
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
@@ -21,6 +26,7 @@ from headstart.deploy.admission import SIGNATURE, TIME, Doorkeeper, signed_heade
 from headstart.deploy.credentials import make_node_key, public_line
 from headstart.deploy.events import Events
 from headstart.deploy.gateway import FLEET_CALLS, HELLO, gateway
+from headstart.deploy.listening import HurriedProtocol
 from headstart.deploy.roster import Roster
 
 ANSWER = PullMessagesResponse(messages_list=[Message()]).SerializeToString()
@@ -250,3 +256,70 @@ def test_someone_who_knocks_without_end_does_not_fill_the_disk(door):
     for _ in range(30):
         door.call(PULL)
     assert len(door.events.told) <= 3
+
+
+def test_a_call_is_let_in_once_also_after_the_gateway_was_started_again(door):
+    headers = door.signed()
+    assert door.call(PULL, headers).status_code == 200
+    for _ in range(2):
+        door.app = gateway(Doorkeeper(door.folder), door.behind, door.events, max_bytes=1000)
+        assert door.call(PULL, headers).json() == {"detail": "a call that was made before"}
+    assert door.call(PULL, door.signed()).status_code == 200
+
+
+def test_a_header_that_comes_twice_is_refused(door):
+    """The SuperLink might read another one of them than the gateway does."""
+    other = door.signed("gone")
+    answer = door.call(PULL, [*door.signed().items(), *other.items()])
+    assert (answer.status_code, answer.json()) == (400, {"detail": "a header that comes twice"})
+    assert door.behind.calls == []
+
+
+class Listening:
+    """A gateway that listens, without TLS."""
+
+    def __init__(self, app):
+        self.server = uvicorn.Server(uvicorn.Config(app, port=0, http=HurriedProtocol, ws="none", log_level="critical"))
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]})
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.should_exit = True
+        self.thread.join()
+
+    def connected(self):
+        connection = socket.create_connection(self.socket.getsockname())
+        connection.settimeout(5.0)
+        return connection
+
+
+def _ended(connection):
+    """What still came, once the other end has closed the connection."""
+    got = []
+    with suppress(ConnectionResetError):
+        while part := connection.recv(4096):
+            got.append(part)
+    return b"".join(got)
+
+
+def test_who_does_not_say_what_he_wants_is_cut_off(door, monkeypatch):
+    monkeypatch.setattr("headstart.deploy.listening.HEADER_SECONDS", 0.3)
+    monkeypatch.setattr("headstart.deploy.listening.MOST_SILENT", 3)
+    with Listening(door.app) as gate:
+        silent, slow, refused = (gate.connected() for _ in range(3))
+        slow.sendall(b"POST /v1/fleet/pull-messages HTTP/1.1\r\nHost: gate\r\n")
+        refused.sendall(b"GET / HTTP/1.1\r\nHost: gate\r\n\r\n")
+        assert b"403" in _ended(refused)
+        crowd = [gate.connected() for _ in range(2)]
+        assert [_ended(one) for one in (silent, slow, *crowd)] == [b""] * 4
+        known = httpx.Client(base_url=f"http://127.0.0.1:{gate.socket.getsockname()[1]}")
+        for pause in (0.0, 0.5, 0.0):
+            time.sleep(pause)
+            assert known.post(HELLO, headers=door.signed()).json() == {"site": "north"}
+        long = gate.connected()
+        long.sendall(b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 200_000)
+        assert b"403" not in _ended(long)

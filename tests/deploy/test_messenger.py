@@ -4,6 +4,7 @@ import hashlib
 import threading
 import time
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 import uvicorn
@@ -61,7 +62,7 @@ class Node:
         app = Fab(hashlib.sha256(code).hexdigest(), code, {})
         self.state.store_run(replace(Run.create_empty(run), fab_hash=app.hash_str, series_id=run))
         self.state.store_fab(app)
-        context = Context(run, NODE, {"socket": str(socket)}, RecordDict(), {})
+        context = Context(run, NODE, {"socket": quote(str(socket))}, RecordDict(), {})
         self.state.set_run_series_context(run, context)
         self.state.create_task(TaskType.CLIENT_APP, run, fab_hash=app.hash_str)
         about = Metadata(run, "", 1, NODE, "", "", time.time(), 60.0, "train")
@@ -101,9 +102,11 @@ def node():
 
 def test_a_message_goes_to_the_worker_and_back_and_no_code_that_came_with_it_is_run(node, tmp_path):
     question = Message(Head("work", "run", "digest", "site", deadline=20.0), {"hello": 1})
-    worker = Worker(tmp_path / "w.sock", lambda content: Message.unpack(content).answer({"hello": 2}).pack())
+    deep = tmp_path / ("a 'place' with 100 % of a \"name\" too long for sockets " * 2)
+    deep.mkdir()
+    worker = Worker(deep / "w.sock", lambda content: Message.unpack(content).answer({"hello": 2}).pack())
     threading.Thread(target=worker.serve, daemon=True).start()
-    node.fetch(question.pack(), tmp_path / "w.sock")
+    node.fetch(question.pack(), deep / "w.sock")
     messenger = Messenger(f"127.0.0.1:{node.port}", SECRET)
     threading.Thread(target=messenger.serve, daemon=True).start()
     reply = node.answer()

@@ -7,8 +7,15 @@ import subprocess
 
 import pytest
 
-from headstart.deploy.credentials import make_authority, make_node_key, make_server_certificate, public_key, public_line
-from headstart.deploy.roster import Roster, read_roster
+from headstart.deploy.credentials import (
+    make_authority,
+    make_node_key,
+    make_server_certificate,
+    public_key,
+    public_line,
+    renew_server_certificate,
+)
+from headstart.deploy.roster import LiveRoster, Roster, read_roster
 from headstart.errors import UsageError
 
 
@@ -91,11 +98,50 @@ def test_sites_come_and_go_and_neither_key_nor_name_comes_back(tmp_path):
         again.with_site("../up", lines[2])
 
 
-@pytest.mark.parametrize("content", ["[sites", "sites = 3", "[sites.a]\nkee = 'x'", "[sites.a]\nkey = 'x'"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[sites", "sites = 3", "[sites.a]\nkee = 'x'", "[sites.a]\nkey = 'x'", "[sites.a]\nkey = 5",
+        "[sites.'a/b']\nkey = 'KEY'", "[sites.a]\nkey = 'KEY'\n[sites.b]\nkey = 'KEY me@here'",
+        "[sites.a]\nkey = 'KEY'\nrevoked = true",
+    ],
+)  # fmt: skip
 def test_a_roster_that_was_mangled_by_hand_is_refused(tmp_path, content):
-    (tmp_path / "roster.toml").write_text(content)
-    with pytest.raises(UsageError, match=r"roster|key"):
+    (tmp_path / "roster.toml").write_text(content.replace("KEY", make_node_key(tmp_path / "key")))
+    with pytest.raises(UsageError, match=r"roster|key|name"):
         read_roster(tmp_path)
+
+
+def test_a_roster_in_the_making_leaves_the_last_one_in_force(tmp_path):
+    told = []
+    roster = Roster({}).with_site("north", make_node_key(tmp_path / "north"))
+    roster.write(tmp_path)
+    live = LiveRoster(tmp_path, told.append)
+    for content in ("[sites", None):
+        if content is None:
+            (tmp_path / "roster.toml").unlink()
+        else:
+            (tmp_path / "roster.toml").write_text(content)
+        assert [list(live.look().keys.values()) for _ in range(2)] == [["north"]] * 2
+    assert len(told) == 2
+    assert "is not a roster" in told[0]
+    roster.without_site("north").write(tmp_path)
+    assert (live.look().keys, list(live.revoked.values())) == ({}, ["north"])
+
+
+def test_a_certificate_that_lacks_a_name_is_made_again(tmp_path):
+    tls = [tmp_path / name for name in ("ca.key", "ca.crt", "server.key", "server.crt")]
+    make_authority(*tls[:2])
+    make_server_certificate(*tls, ["old.example.org"])
+    assert not renew_server_certificate(tmp_path, ["old.example.org", "localhost"])
+    assert renew_server_certificate(tmp_path, ["new.example.org", "10.0.0.7"])
+    for name in ("new.example.org", "10.0.0.7"):
+        assert _handshake(tls[3], tls[2], tls[1], name)
+    assert stat.S_IMODE(tls[2].stat().st_mode) == 0o600
+    tls[0].unlink()
+    assert not renew_server_certificate(tmp_path, ["new.example.org"])
+    with pytest.raises(UsageError, match=r"server.crt does not name all of other.example.org"):
+        renew_server_certificate(tmp_path, ["other.example.org"])
 
 
 def test_a_folder_without_a_roster_is_no_servers(tmp_path):

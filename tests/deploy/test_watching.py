@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from headstart.deploy.events import Events
+from headstart.deploy.sole import sole
 from headstart.deploy.watching import EventTail, status
 from headstart.errors import UsageError
 from headstart.report import federation_table
@@ -34,6 +35,10 @@ def test_the_state_of_a_federation_is_in_its_log(tmp_path):
     assert (seen.sites["a"].answers, seen.sites["b"].answers, seen.sites["b"].left_out) == (2, 1, 1)
     assert not seen.sites["b"].there
     assert seen.fault_count == 3
+    assert seen.state == "no server is running; start it to go on"
+    lock = sole(tmp_path, "server")
+    assert status(tmp_path).state == "training"
+    lock.release()
     console = Console(width=200, file=StringIO())
     console.print(federation_table(seen))
     text = console.file.getvalue()

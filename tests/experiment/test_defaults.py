@@ -65,6 +65,23 @@ def test_very_long_clients_are_looked_at_less_often():
     assert evaluate["every"] > 2
 
 
+def test_one_small_client_does_not_make_others_adapt_on_a_few_rows():
+    rows = np.arange(600)
+    supports, queries = [rows[:500], rows[500:503]], [rows[503:560], rows[560:]]
+    federation = hs.Federation.from_arrays(np.zeros((600, 1)), supports, queries)
+    assert fitted(ASKED, federation)["evaluate"]["batch_size"] == 20
+
+
+def test_where_nearly_all_labels_are_one_class_the_area_is_shown_too():
+    labels = ["yes" if i % 25 == 0 else "no" for i in range(200)]
+    data = {"who": [f"p{i % 8}" for i in range(200)], "a": np.arange(200.0) % 7, "y": labels}
+    experiment = hs.Experiment.from_table(data, client="who", label="y")
+    assert [metric.name for metric in experiment.problem.metrics] == ["loss", "accuracy", "auc"]
+    assert any("of the labels are 'no'" in note for note in experiment.notes)
+    even = hs.Experiment.from_table({**data, "y": ["no", "yes"] * 100}, client="who", label="y")
+    assert [metric.name for metric in even.problem.metrics] == ["loss", "accuracy"]
+
+
 SCALES = {
     "tiny features, huge targets": (1e-6, 1e6),
     "huge features, tiny targets": (1e6, 1e-6),

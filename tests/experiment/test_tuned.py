@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import headstart as hs
+from headstart.report.comparison import comparison_table
 from headstart.simulate.evaluate import kept_round
 from headstart.tuning import SearchStopped
 from tests.cli.test_run import assert_same_run
@@ -118,13 +119,15 @@ def test_what_is_given_stays_and_the_rest_is_searched():
 
 
 def test_a_baseline_that_diverges_says_so_and_ends_nothing(tmp_path):
-    settings = ["algorithm.inner_lr=0.01", "algorithm.outer_lr=0.01", "baselines.fedavg.outer_lr=1e6"]
-    for keep in ("last", "best"):
-        experiment = _experiment(settings=[*settings, f"train.keep={keep}"], tune=False)
+    settings = ["algorithm.inner_lr=0.01", "algorithm.outer_lr=0.01"]
+    for keep, step in (("last", 1e6), ("best", 1e30)):  # the larger one before anything is recorded
+        given = [*settings, f"baselines.fedavg.outer_lr={step}", f"train.keep={keep}"]
+        experiment = _experiment(settings=given, tune=False)
         run = experiment.run(tmp_path / keep)
         assert run.stopped is None
         assert "not finite" in run.record.methods["fedavg"].diverged
         assert run.record.methods["alone"].done
+        comparison_table(run.record)
         assert run.record.methods["per-fedavg"].diverged is None
         resumed = experiment.resume(tmp_path / keep)
         assert resumed.record.methods["fedavg"].diverged == run.record.methods["fedavg"].diverged

@@ -195,7 +195,7 @@ def test_values_are_shown_in_their_unit():
     assert (metrics.ACCURACY.title, metrics.ACCURACY.show(0.83449)) == ("accuracy, %", "83.4")
     assert (metrics.AUC.title, metrics.AUC.show(0.83449)) == ("auc", "0.834")
     loss = metrics.LOSS
-    shown = {0.0: "0.000", 0.51234: "0.512", 12.3456: "12.35", 1234.5: "1234", 45678.9: "45679"}
+    shown = {0.0: "0.000", 0.51234: "0.512", 12.3456: "12.35", 1234.5: "1234", 45678.9: "45679", 1834567.8: "1834568"}
     shown |= {1.23456e7: "1.23e+07", 0.0012346: "0.00123", 1.2345e-6: "1.23e-06", -2.0: "-2.000"}
     assert {value: loss.show(value) for value in shown} == shown
     assert [loss.show(value) for value in (np.nan, np.inf, -np.inf)] == ["none", "∞", "-∞"]

@@ -190,6 +190,7 @@ def test_other_metrics_are_medians_over_new_clients(tmp_path):
     text = console.export_text()
     # Of -1e6, 1, 2, 3 and 4 (and of neither a validation client's 1e6), and so on.
     assert text.count("2.000") == text.count("3.000") == text.count("7.000") == 4
+    assert "Other metrics, median over new clients" in text, "the title is not broken"
     assert "rmse" not in text
     assert further_table(_with_clients(tmp_path, ("mine",), (LOSS, RMSE))) is None
 

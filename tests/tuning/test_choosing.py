@@ -50,6 +50,19 @@ def test_new_clients_never_choose(clients, validation):
     assert of_validation == pytest.approx(min(validation, 10) / 10)
 
 
+def test_training_clients_have_no_vote_but_a_veto():
+    by = choosers(_federation(200, 63, 60))
+    watching = by.weights == 0
+    assert watching.sum() == 50
+    assert (by.ids[watching] < 137).all()
+    assert by.rows == 60 * 2, "only those who vote tell what a difference is worth"
+    losses = np.where(watching, np.nan, 1.0)
+    assert np.isinf(score_of({"loss": losses, "accuracy": losses}, by.weights, ACCURACY).value)
+    accuracy = np.where(watching, 0.0, 0.7)
+    found = score_of({"loss": np.ones(len(losses)), "accuracy": accuracy}, by.weights, ACCURACY)
+    assert float(found.value) == pytest.approx(-0.7)
+
+
 def test_scores_by_hand():
     values = {
         "loss": np.array([[1.0, 3.0], [np.nan, 1.0], [2.0, 2.0], [0.5, 0.5]]),

@@ -17,6 +17,7 @@ from headstart.data.tables.loading import (
 from headstart.data.tables.memory import memory_needed
 from headstart.data.tables.prepared import open_prepared
 from headstart.data.tables.reading import source_of
+from headstart.data.tables.splitting import commonest_class
 from headstart.data.tables.stored import stored_rows
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Form",
     "Options",
     "arrays",
+    "commonest_class",
     "folder",
     "form_of",
     "images",

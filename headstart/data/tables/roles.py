@@ -1,5 +1,6 @@
 """Which column of a table is what: the client, the label, the features, and what orders or groups rows."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,6 +14,9 @@ __all__ = ["Holding", "Roles", "holding", "left_out", "roles_of"]
 
 MOST_NAMED = 5
 """Of more columns that are left out for one reason, only the number is told."""
+
+NAMELESS = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
+"""What a column without a name of its own is called by those who write and read tables."""
 
 Holding = Literal["numbers", "texts", "times", "nothing", "something else"]
 """What a column holds, as far as its use is concerned."""
@@ -128,10 +132,13 @@ def _usable(schema: pa.Schema, columns: Sequence[str]) -> tuple[tuple[str, ...],
         "times": "times (--order NAME tests on each client's last rows)",
         "nothing": "no values at all",
         "something else": "{kind}, neither numbers nor texts",
+        "numbers of rows": "numbers of rows, as frames write them without a name (--features names others)",
     }
-    held = {column: holding(schema.field(column).type) for column in columns}
+    held: dict[str, str] = {column: holding(schema.field(column).type) for column in columns}
     said: dict[str, list[str]] = {}
     for column, what in held.items():
+        if NAMELESS.fullmatch(column) and pa.types.is_integer(schema.field(column).type):
+            held[column] = what = "numbers of rows"
         if what in reasons:
             said.setdefault(reasons[what].format(kind=schema.field(column).type), []).append(column)
     notes = tuple(left_out(names, why) for why, names in said.items())

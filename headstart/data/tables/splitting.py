@@ -14,13 +14,16 @@ from headstart.data.tables.encoding import Encoding
 from headstart.data.tables.fitting import fitted, fitted_target, standardize_by_client, training_rows
 from headstart.errors import UsageError
 
-__all__ = ["away", "check_spelling", "deal_out", "natural_of", "worded"]
+__all__ = ["away", "check_spelling", "commonest_class", "deal_out", "natural_of", "worded"]
 
 LEAST_DIVIDED = 10
 """Of fewer clients none are for validation: there would be too few to train with, or to report."""
 
 HELD_OUT, FEW_HELD_OUT = 0.3, 0.2
 """The share of clients that never train, of as many as that and of fewer."""
+
+UNEVEN = 0.8
+"""Where so large a share of the labels is one class, the accuracy says little of the others."""
 
 MOST_NAMED = 3
 """So many labels that are unseen in training are named; of more there is only the number."""
@@ -39,7 +42,13 @@ def deal_out(
         raise worded(error) from None
     held_out, validation = away(choices, len(partition))
     partition = partition.holding_out(held_out, choices.seed, validation)
-    notes = (*notes, *partition.notes, *_unseen_labels(partition), *_nobody_new(choices, partition))
+    notes = (
+        *notes,
+        *partition.notes,
+        *_unseen_labels(partition),
+        *_uneven(partition),
+        *_nobody_new(choices, partition),
+    )
     if encoding is not None:
         encoding = fitted(encoding, partition, choices.standardize)
         # Hashed before anything is rewritten: a row's fingerprint is that of what was read.
@@ -102,6 +111,26 @@ def _nobody_new(choices: Choices, partition: Partition) -> tuple[str, ...]:
         return ()
     count = "a single client" if len(partition) == 1 else f"{len(partition)} clients"
     return (f"With {count} none is held out: scores are of clients that trained, on rows that did not.",)
+
+
+def commonest_class(partition: Partition) -> tuple[str, float] | None:
+    """The class that most training rows have, and its share, where that is so large that accuracies say little."""
+    samples = partition.samples
+    rows = training_rows(partition)
+    if samples.classes is None or samples.y.ndim != 1 or not rows.size:
+        return None
+    counts = np.bincount(samples.y[rows], minlength=len(samples.classes))
+    share = float(counts.max() / rows.size)
+    return (samples.classes[int(counts.argmax())], share) if share >= UNEVEN else None
+
+
+def _uneven(partition: Partition) -> tuple[str, ...]:
+    """A word about a class that nearly all rows have."""
+    found = commonest_class(partition)
+    if found is None:
+        return ()
+    name, share = found
+    return (f"{share:.1%} of the labels are {name!r}: whoever says so always is as accurate; look at the AUC, too.",)
 
 
 def _unseen_labels(partition: Partition) -> tuple[str, ...]:

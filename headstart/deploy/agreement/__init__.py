@@ -3,7 +3,7 @@
 from headstart.deploy.agreement.agreement import AbsentClients, Agreement
 from headstart.deploy.agreement.local import LocalClients
 from headstart.deploy.agreement.negotiation import Negotiation
-from headstart.deploy.agreement.said import Said
+from headstart.deploy.agreement.said import Said, WrongAnswer
 from headstart.deploy.agreement.site import SiteData
 
-__all__ = ["AbsentClients", "Agreement", "LocalClients", "Negotiation", "Said", "SiteData"]
+__all__ = ["AbsentClients", "Agreement", "LocalClients", "Negotiation", "Said", "SiteData", "WrongAnswer"]

@@ -249,7 +249,10 @@ def joined_clients(answers: Answers, terms: Terms) -> tuple[list[str], dict[str,
         kinds.add(told.text("kind"))
         for name in own:
             if site_of.setdefault(name, site) != site:
-                raise answer.refused(f"a client {name!r}, whom site {site_of[name]!r} has as well")
+                raise UsageError(  # nobody knows whose it is
+                    f"Site {site!r} answered with a client {name!r}, whom site {site_of[name]!r} has as well.",
+                    "Give clients different names, or revoke the site that has no such client.",
+                )
         names += own
         sizes["rows"].append(answer.counts("rows", (len(own),)))
         if terms.natural.group is not None:

@@ -9,10 +9,18 @@ import numpy as np
 
 from headstart.errors import UsageError
 
-__all__ = ["Answer", "Said"]
+__all__ = ["Answer", "Said", "WrongAnswer"]
 
 LONGEST_TEXT = 10_000
 """Characters of a name or a category."""
+
+
+class WrongAnswer(UsageError):
+    """An answer that cannot be right, whatever the other sites say; ``site`` is whose it is."""
+
+    def __init__(self, site: str, problem: str, remedy: str):
+        super().__init__(problem, remedy)
+        self.site = site
 
 
 class Said(NamedTuple):
@@ -33,9 +41,10 @@ class Answer:
         if not isinstance(self.content.said, Mapping):
             raise self.refused("no table of values")
 
-    def refused(self, why: str) -> UsageError:
+    def refused(self, why: str) -> WrongAnswer:
         """What is wrong with the answer, by the site's name."""
-        return UsageError(
+        return WrongAnswer(
+            self.site,
             f"Site {self.site!r} answered with {why}.",
             "Check the data and the version of headstart there, or go on without the site.",
         )

@@ -201,7 +201,13 @@ class SiteData:
         encoding = layout.encoding or Encoding(())
         names = [column.name for column in encoding.columns]
         found = self._holding.found(names, [column.name for _, column in encoding.numbers])
-        own = self._clients(found)[0]["names"]
+        clients, sizes = self._clients(found)
+        everyone = pa.array(clients["names"], pa.string())
+        # Of the size that all clients of this experiment have.
+        kept, _ = self._terms.natural.large_enough(
+            everyone, "The data", sizes["rows"], sizes.get("groups"), sizes.get("tests")
+        )
+        own = everyone.filter(pa.array(kept)).to_pylist()
         alone = Layout(tuple(own), 0, 0, layout.classes, layout.encoding, layout.shape, layout.dtype, layout.offset)
         local = split_rows(self._holding.samples(layout), self._terms.natural, self._terms.seed, alone)
         self._split = None

@@ -7,13 +7,31 @@ from typing import Any
 from headstart.errors import UsageError
 from headstart.report.page.document import Figure
 
-__all__ = ["Columns", "altair", "figure", "finite", "legend", "levels", "lines", "points", "round_numbers", "source"]
+__all__ = [
+    "LARGE",
+    "Columns",
+    "altair",
+    "far_apart",
+    "figure",
+    "finite",
+    "legend",
+    "levels",
+    "lines",
+    "points",
+    "round_numbers",
+    "source",
+]
 
 HEIGHT = 300
 COLOURS = 8
 """How many the page has."""
 DIGITS = 5
 """Significant ones, of what is drawn."""
+FAR = 1e3
+"""From this ratio on positive values are drawn by their logarithms."""
+LARGE = "abs(datum.value) >= 1e7 ? format(datum.value, '.3~e') : datum.label"
+WHOLE = "datum.value % 1 ? '' : format(datum.value, ',')"
+"""How an axis says its numbers, in Vega's language."""
 
 Columns = Mapping[str, Sequence[Any]]
 
@@ -36,6 +54,12 @@ def figure(name: str, title: str, caption: str, alternative: str, chart: Any, **
     return Figure(name, title, caption, alternative, spec, data)
 
 
+def far_apart(values: Iterable[float | None]) -> bool:
+    """Whether values, such as the losses of training that diverges, are so far apart that few could be told apart."""
+    there = [value for value in values if value is not None]
+    return bool(there) and min(there) > 0 and max(there) > FAR * min(there)
+
+
 def source(name: str = "rows") -> Any:
     """The data set of that name."""
     return altair().NamedData(name=name)
@@ -54,7 +78,9 @@ def round_numbers(values: Iterable[float]) -> list[float | None]:
 
 
 def legend(**options: Any) -> Any:
-    """Under the chart, where a phone has room for it."""
+    """Under the chart, where a phone has room for it; strokes are long enough to show how they are dashed."""
+    if options.get("symbolType") == "stroke":
+        options.setdefault("symbolSize", 400)
     return altair().Legend(orient="bottom", direction="vertical", labelLimit=300, symbolOpacity=1, **options)
 
 
@@ -71,19 +97,27 @@ def lines(
     band: bool = False,
     marked: bool = False,
     whole: bool = False,
+    ticks: Sequence[int] | None = None,
+    log: bool = False,
     tooltip: Sequence[str] = (),
 ) -> Any:
     """A line per value of ``colour`` (and of ``dash``), over the bands from low to high of the data set ``band``.
 
-    ``whole`` is for a horizontal axis of whole numbers.
+    ``whole`` is for a horizontal axis of whole numbers, which has ``ticks`` at some of them; ``log`` for a vertical one
+    of logarithms.
     """
     alt = altair()
+    across = {"tickMinStep": 1, "labelExpr": WHOLE} if whole else {"labelExpr": LARGE}
+    if ticks is not None:
+        across |= {"values": list(ticks), "labelOverlap": "greedy"}
+    scale = alt.Scale(type="log") if log else alt.Scale(zero=False)
+    up = alt.Axis(format="~g", labelOverlap="greedy") if log else alt.Axis(labelExpr=LARGE)
     base = alt.Chart().encode(
         x=alt.X(
             f"{x}:Q",
             title=x_title,
             scale=alt.Scale(zero=False, nice=False),
-            axis=alt.Axis(tickMinStep=1) if whole else alt.Undefined,
+            axis=alt.Axis(**across),
         ),
         # All methods are the domain, as of the patterns below: the page then makes one legend of both.
         color=alt.Color(
@@ -96,10 +130,10 @@ def lines(
     )
     layers = []
     if band:
-        area = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=y_title), y2="high:Q")
+        area = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=y_title, axis=up), y2="high:Q")
         layers.append(area.properties(data=source("band")))
     encoding: dict[str, Any] = {
-        "y": alt.Y(f"{y}:Q", title=y_title, scale=alt.Scale(zero=False)),
+        "y": alt.Y(f"{y}:Q", title=y_title, scale=scale, axis=up),
         "tooltip": [
             alt.Tooltip(f"{name}:{'N' if name in (colour, dash) else 'Q'}") for name in tooltip or (colour, x, y)
         ],
@@ -129,7 +163,7 @@ def points(x: str, x_title: str, y: str, y_title: str, *, order: Sequence[str], 
     """A point per row, coloured by method."""
     alt = altair()
     # Not rounded up: a share of more than 100% is nowhere.
-    scale, few = alt.Scale(zero=False, nice=False, padding=8), alt.Axis(tickCount=8)
+    scale, few = alt.Scale(zero=False, nice=False, padding=8), alt.Axis(tickCount=8, labelExpr=LARGE)
     return (
         alt.Chart(source())
         .mark_point(filled=True, opacity=0.65, size=36)

@@ -9,7 +9,7 @@ from headstart.report.page.charts import altair, figure, lines, points, round_nu
 from headstart.report.page.document import Block, Column, Figure, Section, Table, Text
 from headstart.report.page.facts import ClientFacts
 from headstart.report.page.reading import NEW, Evidence, Method
-from headstart.report.page.sentences import change, steps_words, value
+from headstart.report.page.sentences import NO_DIFFERENT, change, steps_words, value, worst_tenth
 from headstart.statistics import mean_interval
 
 __all__ = ["MOST_POINTS", "adaptation_section", "clients_section"]
@@ -59,11 +59,14 @@ def _fairness(evidence: Evidence) -> Table:
             for steps in (method.steps[0], method.steps[-1]) if method.adapts else method.steps:
                 scores = method.scores[steps][chosen]
                 there = np.sort(scores[np.isfinite(scores)])
-                if not metric.higher_is_better:
-                    there = there[::-1]
-                tenth = max(1, len(there) // 10)
+                there = there[::-1] if metric.higher_is_better else there
                 numbers = (
-                    [there.mean(), there.std(), there[:tenth].mean(), there[-tenth:].mean()]
+                    [
+                        there.mean(),
+                        there.std() if len(there) > 1 else np.nan,
+                        worst_tenth(metric, scores),
+                        there[: max(1, len(there) // 10)].mean(),
+                    ]
                     if len(there)
                     else [np.nan] * 4
                 )
@@ -257,7 +260,7 @@ def adaptation_section(evidence: Evidence) -> Section:
             for name, number in zip(("mean", "low", "high"), interval[:3], strict=True):
                 rows[name] += round_numbers([metric.scale * number])
         said.append(f"{method.title} " + ", ".join(value(metric, mean) for mean in means))
-        blocks += [Text(words)] if (words := _when_to_stop(method, means)) else []
+        blocks += [Text(words)] if (words := _when_to_stop(method, group, means)) else []
     if len({n for method in evidence.methods for n in method.steps}) < 3:
         blocks.append(
             Text(
@@ -266,29 +269,33 @@ def adaptation_section(evidence: Evidence) -> Section:
             )
         )
     who = "new clients" if group == NEW else "clients"
+    banded = any(low is not None for low in rows["low"])
     chart = figure(
         "steps",
         f"Mean {metric.name} of {who} by the number of steps",
-        "Bands are 95% intervals of the mean over clients.",
+        "Bands are 95% intervals of the mean over clients." if banded else "",
         f"Lines over the number of adaptation steps ({', '.join(map(str, evidence.methods[0].steps))}): "
         f"{'; '.join(said)}.",
         lines(
-            "steps", "adaptation steps", "mean", f"mean {metric.title}", order=order, band=True, marked=True,
-            whole=True,
+            "steps", "adaptation steps", "mean", f"mean {metric.title}", order=order, band=banded, marked=True,
+            whole=True, ticks=sorted({n for method in evidence.methods for n in method.steps}),
         ),
         rows=rows,
-        band=rows,
+        **({"band": rows} if banded else {}),
     )  # fmt: skip
     return Section("adaptation", "Adaptation, step by step", [chart, *blocks])
 
 
-def _when_to_stop(method: Method, means: Sequence[float]) -> str:
-    """Where a method is best, if that is not after the most steps."""
-    if len(means) < 3 or not np.isfinite(means).all():
+def _when_to_stop(method: Method, group: str, means: Sequence[float]) -> str:
+    """After how many steps a method is best, and whether more or fewer are worse by more than chance."""
+    if not method.trains or len(means) < 3 or not np.isfinite(means).all():
         return ""
     best = int(np.argmax(means) if method.metric.higher_is_better else np.argmin(means))
-    if best == len(means) - 1:
-        return f"{method.title} gets better up to {steps_words(method.steps[-1])}, the most that was evaluated."
-    worse = abs(means[-1] - means[best])
-    loss = change(method.metric, -worse, beside=means[best])
-    return f"{method.title} is best after {steps_words(method.steps[best])}; after {method.steps[-1]} it is {loss}."
+    other = best - 1 if best == len(means) - 1 else len(means) - 1
+    chosen, ahead = method.chosen(group), method.scores[method.steps[best]] - method.scores[method.steps[other]]
+    gap = mean_interval(ahead[chosen] if method.metric.higher_is_better else -ahead[chosen])
+    loss = change(method.metric, -gap.mean, beside=means[best])
+    chance = "" if gap.excludes(0) or loss == NO_DIFFERENT else ", which may be chance"
+    words = f"{method.title} is best after {steps_words(method.steps[best])}"
+    words += ", the most that were evaluated" if best == len(means) - 1 else ""
+    return f"{words}; after {method.steps[other]} it is {loss}{chance}."

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from headstart.comparisons import Comparison, Pair
-from headstart.report.page.charts import altair, figure, lines, round_numbers, source
+from headstart.report.page.charts import LARGE, altair, figure, lines, round_numbers, source
 from headstart.report.page.document import Block, Column, Document, Figure, Section, Table, Text
 from headstart.report.page.facts import ClientFacts, facts_of, parts_of
 from headstart.report.page.making import Report
-from headstart.report.page.sentences import change, steps_words, value
+from headstart.report.page.sentences import against, steps_words, value
 
 __all__ = ["comparison_report"]
 
@@ -32,12 +32,16 @@ def comparison_report(comparison: Comparison) -> Report:
     return Report(
         Document(
             title=f"{len(entries)} methods compared at equal {comparison.at}{on}",
-            about=f"{len(seeds)} seeds · {clients} · {comparison.metric.name} {_after(comparison)}",
+            about=f"{_seeds(len(seeds))} · {clients} · {comparison.metric.name} {_after(comparison)}",
             sentences=_learned(comparison),
             sections=[_means(comparison), _tests(comparison), _ranks(comparison), _winners(comparison, facts),
                       _settings(comparison)],
         )
     )  # fmt: skip
+
+
+def _seeds(number: int) -> str:
+    return f"{number} seed{'s' if number > 1 else ''}"
 
 
 def _after(comparison: Comparison) -> str:
@@ -51,17 +55,19 @@ def _learned(comparison: Comparison) -> list[str]:
     best, second = (comparison.entries[i] for i in order[:2])
     mean = means[order[0]]
     over = (
-        f"95% interval over {mean.number} seeds {metric.show(mean.low)} to {metric.show(mean.high)}"
+        f"95% interval over {_seeds(mean.number)} {metric.show(mean.low)} to {metric.show(mean.high)}"
         if mean.known
         else "one seed, so that nothing is known about noise"
     )
-    first = f"{best.title} is best at equal {comparison.at}: mean {metric.name} {value(metric, mean.mean)} ({over})."
+    first = (
+        f"At equal {comparison.at} {best.title} has the best mean {metric.name}: {value(metric, mean.mean)} ({over})."
+    )
     pairs = {frozenset((pair.first, pair.second)): pair for pair in comparison.over_seeds()}
     near = pairs[frozenset((best.title, second.title))]
     gap = near.test.difference.mean if near.first == best.title else -near.test.difference.mean
     alike = [p for p in pairs.values() if best.title in (p.first, p.second) and not p.differs()]
     others = [pair.second if pair.first == best.title else pair.first for pair in alike]
-    apart = f"It is {change(metric, gap, beside=mean.mean)} than {second.title}, the next"
+    apart = f"It is {against(metric, gap, f'{second.title}, the next', beside=mean.mean)}"
     if not len(comparison.seeds) > 1:
         verdict = "with one seed it cannot be said whether that is chance"
     elif others:
@@ -69,13 +75,15 @@ def _learned(comparison: Comparison) -> list[str]:
     else:
         verdict = "over these seeds it differs from every other method (p < 0.05 after Holm's correction)"
     wins = comparison.best_for()
-    shares = [(int((wins == i).sum()), entry.title) for i, entry in enumerate(comparison.entries)]
-    most, who = max(shares)
-    ties = int((wins < 0).sum())
-    third = (
-        f"{who} is alone the best for {most:,} of {len(wins):,} clients{f'; for {ties:,} several tie' if ties else ''}."
-    )
-    lost = [entry.title for entry in comparison.entries if comparison.diverged(entry)]
+    entries = comparison.entries
+    shares = [int((wins == i).sum()) for i in range(len(entries))]
+    most, ties = max(shares), int((wins < 0).sum())
+    who = [entry.title for entry, share in zip(entries, shares, strict=True) if share == most]
+    each = f"{', '.join(who)} are each" if len(who) > 1 else f"{who[0]} is"
+    tied = f"; for {ties:,} several tie" if ties else ""
+    third = f"{each} alone the best for {most:,} of {len(wins):,} clients{tied}."
+    third = third if most else "For no client is one method alone the best."
+    lost = [entry.title for entry in entries if comparison.diverged(entry)]
     if lost:
         third += f" {', '.join(lost)} diverged with some of the seeds."
     return [first, f"{apart}: {verdict}.", third]
@@ -129,16 +137,22 @@ def _means(comparison: Comparison) -> Section:
 def _intervals(comparison: Comparison, drawn: dict[str, list[Any]]) -> Figure:
     alt, metric = altair(), comparison.metric
     base = alt.Chart(source()).encode(y=alt.Y("method:N", sort=drawn["method"], title=None))
-    low = alt.X("low:Q", title=f"mean {metric.title}", scale=alt.Scale(zero=False))
-    chart = alt.layer(
-        base.mark_rule(strokeWidth=2).encode(x=low, x2="high:Q", color=alt.value("gray")),
-        base.mark_point(filled=True, size=70, opacity=1).encode(
-            x=alt.X("mean:Q", title=f"mean {metric.title}"), tooltip=["method:N", "mean:Q", "low:Q", "high:Q"]
-        ),
+    scale, axis = alt.Scale(zero=False), alt.Axis(tickCount=8, labelExpr=LARGE)
+    x = {"title": f"mean {metric.title}", "scale": scale, "axis": axis}
+    known = any(low is not None for low in drawn["low"])
+    ends = ["low:Q", "high:Q"] if known else []
+    chart = base.mark_point(filled=True, size=70, opacity=1).encode(
+        x=alt.X("mean:Q", **x), tooltip=["method:N", "mean:Q", *ends]
     )
+    if known:
+        rule = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", **x), x2="high:Q", color=alt.value("gray"))
+        chart = alt.layer(rule, chart)
+    caption = "Points are means over clients and seeds, lines 95% intervals."
+    if not known:
+        caption = "Points are means over clients; one seed was run, so there are no intervals."
     said = "; ".join(f"{title} {mean}" for title, mean in zip(drawn["method"], drawn["mean"], strict=True))
     return figure(
-        "intervals", "Means with intervals over seeds", "Points are means over clients and seeds, lines 95% intervals.",
+        "intervals", "Means with intervals over seeds" if known else "Means", caption,
         f"Points from the best to the worst: {said}.", chart, rows=drawn,
     )  # fmt: skip
 
@@ -156,7 +170,8 @@ def _curves(comparison: Comparison) -> Figure:
         rows["mean"] += round_numbers(metric.scale * mean)
         band["low"] += round_numbers(metric.scale * (mean - spread))
         band["high"] += round_numbers(metric.scale * (mean + spread))
-    few = len(comparison.entries) <= FEW  # more bands hide each other
+    # More bands hide each other, and of one seed there is none.
+    few = len(comparison.entries) <= FEW and len(comparison.seeds) > 1
     said = "; ".join(f"{e.title} ends at {value(metric, float(e.curve[-1].mean()))}" for e in comparison.entries)
     chart = lines(
         "spent", f"share of the budget of {comparison.at} spent, %", "mean", f"mean {metric.title}",
@@ -192,14 +207,15 @@ def _tests(comparison: Comparison) -> Section:
 
 def _pair_row(comparison: Comparison, pair: Pair, p: float) -> list[str]:
     metric, difference = comparison.metric, pair.test.difference
+    mean = comparison.means()[comparison.order()[0]].mean
     turned = difference.mean < 0
     low, high = (-difference.high, -difference.low) if turned else (difference.low, difference.high)
     on = (pair.test.below, pair.test.above) if turned else (pair.test.above, pair.test.below)
     return [
         pair.second if turned else pair.first,
         pair.first if turned else pair.second,
-        metric.show(abs(difference.mean)),
-        f"{metric.show(low)} to {metric.show(high)}" if difference.known else "none",
+        metric.show(abs(difference.mean), beside=mean),
+        f"{metric.show(low, beside=mean)} to {metric.show(high, beside=mean)}" if difference.known else "none",
         _p(p),
         _p(pair.p),
         *map(str, on),

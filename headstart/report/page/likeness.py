@@ -119,7 +119,7 @@ def _by_size(evidence: Evidence, facts: ClientFacts) -> list[Block]:
                     str(len(here)),
                     metric.show(before),
                     metric.show(after.mean),
-                    f"{metric.show(after.low)} to {metric.show(after.high)}",
+                    f"{metric.show(after.low)} to {metric.show(after.high)}" if after.known else "none",
                     str(int((gains < 0).sum())),
                 ]
             )

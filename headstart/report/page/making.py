@@ -9,6 +9,7 @@ from rich.console import Group
 
 from headstart.errors import CannotWrite, UsageError
 from headstart.experiment import RunRecord
+from headstart.report.comparison import lost
 from headstart.report.page.clients import adaptation_section, clients_section
 from headstart.report.page.conduct import faults_section, privacy_section, settings_section
 from headstart.report.page.document import Document
@@ -101,17 +102,24 @@ def make_report(runs: str | Path | RunRecord | Sequence[str | Path | RunRecord],
 
 
 def _title(evidence: Evidence) -> str:
-    names = sorted({str(run.config["data"]["name"]) for run in evidence.runs})
+    names = sorted({_data(run) for run in evidence.runs})
     methods = dict.fromkeys(method.label for method in evidence.methods)
     return f"{', '.join(methods)} on {', '.join(names)}"
 
 
+def _data(run: RunRecord) -> str:
+    """What the data is called: its name, or that of the file or folder with one's own."""
+    data = run.config["data"]
+    return Path(data["path"]).name if data.get("path") else str(data["name"])
+
+
 def _about(evidence: Evidence) -> str:
     method = evidence.methods[0]
-    trained = int((method.roles == "trained").sum())
+    clients, trained = len(method.clients), int((method.roles == "trained").sum())
+    rounds = sorted({m.trained_rounds for m in evidence.methods if m.trains})
     parts = [
-        f"{len(method.clients):,} clients evaluated, {trained:,} of them trained",
-        f"{', '.join(sorted({f'{m.last:,}' for m in evidence.methods}))} rounds",
+        f"{clients:,} client{'s' if clients > 1 else ''} evaluated, {trained:,} of them trained",
+        *([f"{', '.join(f'{number:,}' for number in rounds)} rounds"] if rounds else []),
         f"seed {', '.join(sorted({str(run.config['seed']) for run in evidence.runs}))}",
     ]
     where = [str(run.path) for run in evidence.runs if run.path is not None]
@@ -124,6 +132,12 @@ def _warnings(evidence: Evidence) -> list[str]:
         for method in evidence.methods
         if not method.record.done
     ]
+    for method in evidence.methods:
+        if (reason := method.record.diverged) is not None:
+            kept = "Its last scores" if lost(method.run, method.label) else "The best round's scores"
+            warnings.append(
+                f"{method.title} diverged: {reason[0].lower()}{reason[1:]} {kept}, of round {method.last:,}, are shown."
+            )
     return warnings + [f"{title} has not been evaluated yet." for title in evidence.waiting]
 
 

@@ -16,6 +16,7 @@ from headstart.experiment import MethodRecord, RunRecord, load_run
 from headstart.metrics import LOSS, METRICS, Metric
 from headstart.report.comparison import method_title, settings_of
 from headstart.simulate import summarize, summarized_metrics
+from headstart.simulate.evaluate import kept_round
 
 __all__ = ["NEW", "TRAINED", "VALIDATION", "Evidence", "Method", "read_evidence"]
 
@@ -37,7 +38,9 @@ class Method:
     summary: list[dict[str, Any]]
     """Over clients: one row per round evaluated, group, number of steps and metric."""
     last: int
-    """The round of the last evaluation."""
+    """The round whose scores are shown: that of the model which was kept, or else the last evaluation's."""
+    once: bool
+    """Whether new clients were looked at in that round only, so that they chose nothing; they have no curve then."""
     clients: np.ndarray
     """The names of the clients evaluated."""
     roles: np.ndarray
@@ -54,6 +57,20 @@ class Method:
     def rounds(self) -> int:
         """Rounds asked for."""
         return int(self.run.config["train"]["rounds"])
+
+    @property
+    def trained_rounds(self) -> int:
+        """How many rounds there have been; none of a method whose clients all train by themselves."""
+        history = self.record.history
+        return 0 if history is None or not self.trains else len(history)
+
+    @property
+    def trains(self) -> bool:
+        """Whether rounds compute anything."""
+        history = self.record.history
+        if history is None or "gradients" not in history.column_names:
+            return True
+        return not len(history) or pc.sum(history["gradients"]).as_py() > 0
 
     @property
     def judged(self) -> str:
@@ -82,7 +99,7 @@ class Method:
         return change if self.metric.higher_is_better else -change
 
     def curve(self, group: str, steps: int) -> list[dict[str, Any]]:
-        """The summary of the metric in every evaluation."""
+        """The summary of the metric in every evaluation; where new clients have none, ``all`` are the others."""
         there = {row["group"] for row in self.summary}
         wanted = "held-out" if group == NEW and NEW not in there else group
         rows = [r for r in self.summary if (r["metric"], r["group"], r["steps"]) == (self.metric.name, wanted, steps)]
@@ -116,6 +133,19 @@ class Evidence:
     def judged(self) -> str:
         """The group by which methods are compared."""
         return self.groups[-1]
+
+    @property
+    def followed(self) -> str:
+        """The group whose scores are known round by round: the judged one, or whoever stands for it."""
+        if not any(method.once for method in self.methods):
+            return self.judged
+        return VALIDATION if any((method.roles == VALIDATION).any() for method in self.methods) else "all"
+
+    def who(self, group: str) -> str:
+        """The clients of a group whose curves are drawn."""
+        if group == "all":
+            return "all clients but the new ones" if any(method.once for method in self.methods) else "all clients"
+        return f"{group} clients"
 
     @cached_property
     def names(self) -> np.ndarray:
@@ -175,15 +205,22 @@ def _method(record: RunRecord, label: str, title: str, method: MethodRecord, met
     table = method.table
     assert table is not None
     metric = next((m for name, m in metrics.items() if name != LOSS.name), LOSS)
-    last = pc.max(table["round"]).as_py()
+    last = pc.max(table["round"]).as_py() if method.summary is None else kept_round(method.summary)
     rows = table.filter(pc.equal(table["round"], last))
     steps = sorted(pc.unique(rows["steps"]).to_pylist())
     by_steps = {n: rows.filter(pc.equal(rows["steps"], n)) for n in steps}
     first = by_steps[steps[0]]
     roles = np.where(_flags(first, "held_out"), np.where(_flags(first, "validation"), VALIDATION, NEW), TRAINED)
-    summary = method.summary if method.summary is not None else summarize(table, metrics.values())
+    new = _flags(table, "held_out") & ~_flags(table, "validation")
+    once = bool(new.any()) and pc.count_distinct(table.filter(new)["round"]).as_py() == 1
+    once = once and pc.count_distinct(table["round"]).as_py() > 1
+    if once:  # a mean over all would be over other clients in that round
+        summary = summarize(table.filter(~new), metrics.values())
+    else:
+        summary = method.summary if method.summary is not None else summarize(table, metrics.values())
     return Method(
         run=record, label=label, title=title, record=method, metric=metric, summary=summary.to_pylist(), last=last,
+        once=once,
         clients=first["client"].to_numpy(zero_copy_only=False).astype(str), roles=roles,
         scores={n: part[metric.name].to_numpy().astype(np.float64) for n, part in by_steps.items()},
     )  # fmt: skip

@@ -1,12 +1,16 @@
 """What was learned, in three sentences made from the data, and honest about noise."""
 
+import math
+
 import numpy as np
 
 from headstart.metrics import Metric
 from headstart.report.page.reading import NEW, Evidence, Method
 from headstart.statistics import PairedTest, mean_interval, paired_test
 
-__all__ = ["best_method", "change", "learned", "paired_over_clients", "steps_words"]
+__all__ = ["against", "best_method", "change", "learned", "paired_over_clients", "steps_words", "worst_tenth"]
+
+NO_DIFFERENT = "no different"
 
 
 def learned(evidence: Evidence) -> list[str]:
@@ -41,9 +45,24 @@ def change(metric: Metric, gain: float, beside: float | None = None) -> str:
         return "undefined"
     size = metric.show(abs(gain), beside=beside)
     if float(size) == 0:
-        return "no different"
+        return NO_DIFFERENT
     unit = " points" if metric.unit == "%" else f" {metric.unit}" if metric.unit else ""
     return f"{size}{unit} {'better' if gain > 0 else 'worse'}"
+
+
+def against(metric: Metric, gain: float, other: str, beside: float | None = None) -> str:
+    """``3.1 points better than fedavg``, ``no different from fedavg``."""
+    words = change(metric, gain, beside)
+    return f"{words} {'from' if words == NO_DIFFERENT else 'than'} {other}"
+
+
+def worst_tenth(metric: Metric, scores: np.ndarray) -> float:
+    """The mean of the worst tenth, at least one, of the scores that are finite."""
+    there = np.sort(scores[np.isfinite(scores)])
+    tenth = max(1, len(there) // 10)
+    if not len(there):
+        return math.nan
+    return float((there[:tenth] if metric.higher_is_better else there[-tenth:]).mean())
 
 
 def paired_over_clients(one: Method, other: Method, group: str) -> PairedTest:
@@ -75,10 +94,9 @@ def _what_clients_get(method: Method, group: str) -> str:
     if not method.adapts:
         return f"{sentence}; how it does before and after adapting was not evaluated."
     gain = mean_interval(method.gains[method.chosen(group)])
-    beside = change(metric, gain.mean, beside=interval.mean)
-    if not gain.excludes(0):
-        return f"{sentence}, {beside} than the shared model as it is, which may be chance."
-    return f"{sentence}, {beside} than the shared model as it is."
+    beside = against(metric, gain.mean, "the shared model as it is", beside=interval.mean)
+    chance = ", which may be chance" if gain.known and gain.mean and not gain.excludes(0) else ""
+    return f"{sentence}, {beside}{chance}."
 
 
 def _whether_methods_differ(evidence: Evidence, best: Method) -> str:
@@ -96,17 +114,21 @@ def _whether_methods_differ(evidence: Evidence, best: Method) -> str:
     test = paired_over_clients(best, second, evidence.judged)
     metric = evidence.metric
     which = "the runner-up" if len(others) > 1 else "the other method"
+    if not best.run.same_clients(second.run):
+        return f"{second.title}, {which}, is of other data, so that clients cannot be compared one by one."
     if not test.difference.number:
         return f"{second.title}, {which}, has no client in common with it to compare on."
-    apart = change(metric, test.difference.mean, beside=_mean(best, evidence.judged))
+    apart = against(metric, test.difference.mean, f"{second.title}, {which}", beside=_mean(best, evidence.judged))
     if not test.difference.known:
-        sentence = f"It is {apart} than {second.title}, {which}, on the one client that both have"
+        sentence = f"It is {apart}, on the one client that both have"
+    elif not test.above and not test.below:
+        sentence = f"It is {apart}, on each of the same {test.difference.number} clients"
     else:
         mean = _mean(best, evidence.judged)
         low, high = (metric.show(end, beside=mean) for end in (test.difference.low, test.difference.high))
         verdict = "more than chance among clients gives" if test.difference.excludes(0) else "which may well be chance"
         sentence = (
-            f"It is {apart} than {second.title}, {which}, on the same {test.difference.number} clients "
+            f"It is {apart}, on the same {test.difference.number} clients "
             f"(95% interval of the difference {low} to {high}): {verdict}"
         )
     return f"{sentence}. {seed}." if seed else f"{sentence}."
@@ -116,17 +138,14 @@ def _who_loses(method: Method) -> str:
     group, metric = method.judged, method.metric
     chosen = method.chosen(group)
     who = "new clients" if group == NEW else "clients"
-    last = method.curve(group, method.steps[-1])[-1]
+    last = worst_tenth(metric, method.after(group))
     if not method.adapts:
-        return f"The worst tenth of the {who} has {metric.name} {value(metric, last['worst10'])}."
+        return f"The worst tenth of the {who} has {metric.name} {value(metric, last)}."
     gains = method.gains[chosen]
     gains = gains[np.isfinite(gains)]
     gain, lose = int((gains > 0).sum()), int((gains < 0).sum())
-    before = method.curve(group, 0)[-1]
-    tail = (
-        f"the worst tenth has {metric.name} {value(metric, last['worst10'])} after adapting and "
-        f"{value(metric, before['worst10'])} before"
-    )
+    before = worst_tenth(metric, method.scores[0][chosen])
+    tail = f"the worst tenth has {metric.name} {value(metric, last)} after adapting and {value(metric, before)} before"
     stay = len(gains) - gain - lose
     return (
         f"With {method.title}, adapting helps {gain:,} of {len(gains):,} {who}, harms {lose:,}"

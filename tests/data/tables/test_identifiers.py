@@ -47,6 +47,16 @@ def test_ids_of_few_rows():
     assert table(data, features=["speed", "name"], held_out=0, **COLUMNS).task.inputs[0] > 20
 
 
+@pytest.mark.parametrize("name", ["", "Unnamed: 0"])
+def test_the_numbers_of_rows_that_frames_write(name):
+    """They begin anew in every file, or have gaps where rows were dropped, so that they count nothing."""
+    federation = table(people(**{name: [3 * (i % 20) for i in range(120)]}), **COLUMNS)
+    assert "numbers of rows" in " ".join(note for note in federation.partition.notes if "left out" in note)
+    assert federation.task.inputs == (2,)
+    named = table(people(**{name: [i % 20 for i in range(120)]}), features=[name], **COLUMNS)
+    assert named.task.inputs == (1,)
+
+
 def test_a_code_of_countries(tmp_path):
     """As many texts as clients, who are more than categories may be; and prepared data leaves the same out."""
     rng = np.random.default_rng(0)

@@ -205,6 +205,10 @@ def test_a_late_joiner_brings_new_clients(paths, tmp_path):
     assert wider.federation().names[local.numbers[0]] == "c9"
     assert local.count("query", 7) == wider.counts["query"][7] == 12
     assert np.isin(local.pool.x[:, 2], [-1, 0]).all()  # Rome is unknown
+    choosy = {**SECTION, "min_samples": 50}
+    pq.write_table(late.slice(0, 100), tmp_path / "late.parquet")  # 60 rows of one, and 40 of the other
+    site = SiteData.read({**choosy, "path": str(tmp_path / "late.parquet")}, "late site")
+    assert site.answer(agreement.welcome_question()).said["names"] == ["late"]
     stranger = Said({"names": ["c0"]}, answer.arrays)
     with pytest.raises(UsageError, match="a client 'c0', whom site 'site 0' has"):
         agreement.with_newcomer("another", stranger)

@@ -5,8 +5,10 @@ import pyarrow.csv
 import pytest
 
 import headstart as hs
+from headstart.deploy.events import read_events
 from headstart.deploy.fleet import LocalFleet
 from headstart.deploy.folders import init
+from headstart.deploy.messages import Fault, Message
 from headstart.deploy.places import SitePlace
 from headstart.deploy.running import serve
 from headstart.deploy.worker import site_of
@@ -73,3 +75,34 @@ def test_sites_train_what_the_simulator_trains(experiment, tmp_path):
     assert_same_encoding(one.description.inputs.encoding, other.description.inputs.encoding, 1e-6)
     rows = pyarrow.csv.read_csv(tmp_path / "table.csv").slice(0, 20)
     np.testing.assert_allclose(one.predict_proba(rows), other.predict_proba(rows), atol=1e-5)
+
+
+def test_a_site_that_lies_in_the_agreement_or_is_away_at_the_end_holds_nobody_up(experiment, tmp_path):
+    federation = init(
+        tmp_path / "federation", experiment, 3, split=True, deploy={"join_timeout": 1.2, "retry_seconds": 0.1}
+    )
+    sites = {name: site_of(SitePlace.read(folder)).answer for name, folder in federation.sites.items()}
+    away = iter(range(2))
+
+    def lying(content):
+        answer = Message.unpack(sites["site-1"](content))
+        if answer.head.kind == "agree" and "rows" in answer.said["answer"]:
+            return Message(answer.head, {"answer": {**answer.said["answer"], "rows": -5}}, answer.arrays).pack()
+        return answer.pack()
+
+    def leaving(content):
+        if Message.unpack(content).head.kind == "model" and next(away, None) is not None:
+            return Fault("silent")
+        return sites["site-2"](content)
+
+    def deaf(content):
+        return Fault("silent") if Message.unpack(content).head.kind == "model" else sites["site-3"](content)
+
+    serve(federation.server, LocalFleet({"site-1": lying, "site-2": leaving, "site-3": deaf}))
+    left_out = [event for event in read_events(federation.server) if event["event"] == "left_out"]
+    told = [(event["site"], event["phase"]) for event in left_out]
+    assert told[0] == ("site-1", "agree")
+    assert "-5 as rows" in left_out[0]["detail"]
+    assert told[-1] == ("site-3", "model")
+    assert "has not got the model" in left_out[-1]["detail"]
+    assert [path.name for path in SitePlace.read(federation.sites["site-2"]).models.iterdir()] == ["fedavg.safetensors"]

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from headstart.experiment.record import FORMAT
 from headstart.metrics import METRICS, Metric
 from headstart.simulate import summarize
+from headstart.simulate.evaluate import keeping
 
 VERSIONS = {"python": "3.11", "headstart": "0.1.0"}
 
@@ -32,8 +33,13 @@ def write_run(
     privacy: dict[str, Any] | None = None,
     config: dict[str, Any] | None = None,
     data: str = "none",
+    kept: Sequence[int] | None = None,
 ) -> Path:
-    """A run whose later methods are worse; scores rise with rounds and steps, and some clients lose by adapting."""
+    """A run whose later methods are worse; scores rise with rounds and steps, and some clients lose by adapting.
+
+    ``kept`` are the methods' best rounds. Then a third of the clients held out are for validation, and the others are
+    looked at in that round alone.
+    """
     rng = np.random.default_rng(seed)
     config = config or {
         "seed": seed,
@@ -54,12 +60,18 @@ def write_run(
     chosen = METRICS[metric]
     for place, label in enumerate(methods):
         table = _scores(rng, place, called, held_out, talent, adapts, steps, evaluations, rounds, chosen)
+        if kept is not None:
+            chooses = np.isin(table["client"].to_numpy(zero_copy_only=False), called[clients - held_out // 3 :])
+            new = table["held_out"].to_numpy(zero_copy_only=False) & ~chooses
+            table = table.add_column(3, "validation", pa.array(chooses))
+            table = table.filter(pa.array(~new | (table["round"].to_numpy() == kept[place])))
         folder = path / label
         folder.mkdir()
         if done:
             pq.write_table(_history(rng, place, rounds), folder / "rounds.parquet")
             pq.write_table(table, folder / "clients.parquet")
-            pq.write_table(summarize(table, [METRICS["loss"], chosen]), folder / "summary.parquet")
+            summary = summarize(table, [METRICS["loss"], chosen])
+            pq.write_table(summary if kept is None else keeping(summary, kept[place]), folder / "summary.parquet")
             (folder / "model.json").write_text("{}")
         else:
             for name, part in (("rounds", _history(rng, place, rounds)), ("clients", table)):

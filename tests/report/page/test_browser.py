@@ -182,6 +182,15 @@ def test_nobody_is_shut_out(browser, small, width, dark):
     assert all(len(said) > 40 for said in words)
 
 
+def test_one_client_without_intervals_is_quiet(browser, tmp_path):
+    run = write_run(tmp_path / "run", clients=2, held_out=1)
+    browser.open(hs.report.make_report(run).save(tmp_path / "page.html"))
+    assert browser.complaints() == []
+    page = hs.report.comparison_report(hs.compare_runs([run])).save(tmp_path / "compared.html")
+    browser.open(page)
+    assert browser.complaints() == []
+
+
 def test_a_phone_scrolls_down_only(browser, small):
     browser.open(small, width=360, height=740)
     assert browser.run("return document.documentElement.scrollWidth") == 360

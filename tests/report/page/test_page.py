@@ -11,10 +11,12 @@ import pytest
 import headstart as hs
 from headstart.data.partitions import describe
 from headstart.errors import UsageError
+from headstart.metrics import METRICS
 from headstart.report.page.conduct import as_toml
 from headstart.report.page.document import Document, Table, Text
 from headstart.report.page.reading import NEW, read_evidence
 from headstart.report.page.sentences import paired_over_clients
+from headstart.simulate import summarize
 from headstart.simulate.identity import data_digest
 from headstart.statistics import mean_interval
 from tests.report.page.made_up import write_run
@@ -122,6 +124,57 @@ def test_less_is_better_for_an_error(tmp_path):
     assert "better than the shared model" in made.sentences[0]
     assert "better than fedavg" in made.sentences[1]
     assert float(table(made, "fairness").rows[0][5]) > float(table(made, "fairness").rows[0][6])
+
+
+def test_the_model_that_was_kept_is_reported(tmp_path):
+    made = hs.report.make_report(write_run(tmp_path / "run", held_out=12, kept=(20, 50))).document
+    best, last = read_evidence([tmp_path / "run"]).methods
+    rows = [row for row in best.record.table.to_pylist() if row["round"] == 20 and row["steps"] == 5]
+    assert best.last == 20
+    assert dict(zip(best.clients, best.scores[5], strict=True)) == {row["client"]: row["accuracy"] for row in rows}
+    assert best.judged == last.judged == NEW
+    assert best.chosen(NEW).sum() == 8
+    leading = max((best, last), key=lambda method: method.after(NEW).mean())
+    assert f"{100 * leading.after(NEW).mean():.1f} % on average with {leading.title}" in made.sentences[0]
+    assert "over 8 clients" in made.sentences[0]
+    said = words(made)
+    assert "New clients were looked at once" in said
+    assert "is of round: per-fedavg 20 of 50." in said
+    drawn = {figure.name: figure for figure in made.figures() if figure.name.startswith("curves")}
+    assert list(drawn) == ["curves-all", "curves-validation"]
+    for figure in drawn.values():
+        assert set(figure.data["rows"]["round"]) == {0, 10, 20, 30, 40, 50}
+    others = [r for r in best.record.table.to_pylist() if r["round"] == 20 and r["steps"] == 5 and not r["held_out"]]
+    others += [r for r in rows if r["validation"]]
+    mean = np.mean([row["accuracy"] for row in others])
+    assert next(row for row in best.curve("all", 5) if row["round"] == 20)["mean"] == pytest.approx(mean)
+
+
+def test_training_that_makes_it_worse_is_called_so(tmp_path):
+    import pyarrow.parquet as pq
+
+    path = write_run(tmp_path / "run", methods=["fedavg"], steps=[0, 1]) / "fedavg"
+    rows = pq.read_table(path / "clients.parquet")
+    turned = rows.set_column(0, "round", [50 - rows["round"].to_numpy()])
+    pq.write_table(turned, path / "clients.parquet")
+    pq.write_table(summarize(turned, [METRICS["loss"], METRICS["accuracy"]]), path / "summary.parquet")
+    assert "Worse at the last round than before any training: fedavg." in words(
+        hs.report.make_report(path.parent).document
+    )
+
+
+@pytest.mark.parametrize(("ahead", "said"), [(0.1, "points worse."), (0.001, "points worse, which may be chance.")])
+def test_where_to_stop_is_not_told_from_chance(tmp_path, ahead, said):
+    import pyarrow.parquet as pq
+
+    path = write_run(tmp_path / "run", methods=["fedavg"], steps=[0, 5, 6]) / "fedavg"
+    rows = pq.read_table(path / "clients.parquet")
+    steps, scores = rows["steps"].to_numpy(), rows["accuracy"].to_numpy().copy()
+    uneven = 0.01 * (-1.0) ** np.arange((steps == 6).sum())
+    scores[steps == 6] = scores[steps == 5] - ahead + uneven
+    pq.write_table(rows.set_column(rows.column_names.index("accuracy"), "accuracy", [scores]), path / "clients.parquet")
+    text = words(hs.report.make_report(path.parent).document)
+    assert f"fedavg is best after 5 steps; after 6 it is {100 * ahead:.1f} {said}" in text
 
 
 def test_a_run_that_goes_on_is_reported_as_far_as_it_is(tmp_path):

@@ -12,6 +12,8 @@
       scheme: "darkblue",
     },
   };
+  const NARROW = 480; // pixels of a page that has no room for two legends beside each other
+  const SHORT = 28; // letters of a cell that is not broken into lines
   const CANVAS_FROM = 1500; // marks from which a canvas is drawn faster than SVG
   let data = JSON.parse(document.getElementById("data").textContent);
   const views = new Map();
@@ -35,9 +37,14 @@
     axis: {
       labelColor: look.soft, titleColor: look.ink, gridColor: look.line, domainColor: look.soft, tickColor: look.soft,
       labelFontSize: 12, titleFontSize: 12, titleFontWeight: 500, labelLimit: 140, titleLimit: 400,
+      labelFlush: false, labelSeparation: 4,
     },
-    legend: { labelColor: look.ink, titleColor: look.ink, labelFontSize: 12, symbolStrokeWidth: 2, labelLimit: 300 },
+    legend: {
+      labelColor: look.ink, titleColor: look.ink, labelFontSize: 12, symbolStrokeWidth: 2, labelLimit: 300,
+      layout: { bottom: { direction: innerWidth < NARROW ? "vertical" : "horizontal" } },
+    },
     title: { color: look.ink },
+    mark: { color: look.colours[0] },
     range: { category: look.colours, ramp: { scheme: look.scheme }, heatmap: { scheme: look.scheme } },
     text: { color: look.ink },
   });
@@ -131,6 +138,7 @@
           const cell = row.insertCell();
           cell.textContent = column[i];
           if (numbers[place]) cell.className = "number";
+          else if (column[i].length <= SHORT) cell.className = "short";
         });
         return row;
       });

@@ -1,0 +1,1 @@
+"""Speed beside other libraries of federated learning, each in an environment of its own."""

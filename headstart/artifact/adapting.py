@@ -253,7 +253,9 @@ def _words(
         changes = f"{metric.title} goes from {shown[0]} to {shown[1]}, {changes.replace(' goes', '')}"
     if hurts:
         return f"Adapting does not help: on {held_back} rows held back, {changes}. The shared model is kept."
-    return f"Adapted by {how}: on {held_back} rows held back, {changes}."
+    worse = metric.better(before[metric.name], after[metric.name])
+    decides = " It is the loss that decides: it weighs how sure the model is, too." if worse else ""
+    return f"Adapted by {how}: on {held_back} rows held back, {changes}.{decides}"
 
 
 def _finite(value: Any) -> Any:

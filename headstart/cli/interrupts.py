@@ -1,9 +1,14 @@
-"""Ctrl-C: while modules are imported at once; in a run once to stop after a chunk of rounds, twice to leave at once."""
+"""Ctrl-C: while modules are imported at once; in a run once to stop after a chunk of rounds, twice to leave at once.
+
+A chunk that takes longer than some seconds, or a program that is being compiled, is not waited for.
+"""
 
 import os
+import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +19,8 @@ __all__ = ["Stop", "interruptible", "quiet_imports"]
 LEFT = 130
 """The exit code, as shells have it."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PATIENCE = 10
+"""So many seconds a chunk has to come to its end."""
 SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -52,19 +59,19 @@ class Stop:
 
 
 @contextmanager
-def interruptible(folder: Path) -> Iterator[Stop]:
-    """Listen for Ctrl-C while a run is written to a folder.
+def interruptible(folder: Path, patience: float | None = PATIENCE) -> Iterator[Stop]:
+    """Listen for Ctrl-C while a run is written to a folder; ``None`` waits for the end of a chunk however long it is.
 
     Python's own handlers wait until a compiled program returns, which may take minutes. So a thread listens on what
-    the interpreter writes the moment a signal comes, and ends the process itself when a second one does: whatever is
-    in the folder is whole, as after a crash.
+    the interpreter writes the moment a signal comes, and ends the process itself when a second one does, or when its
+    patience ends: whatever is in the folder is whole, as after a crash.
     """
     stop = Stop()
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     handlers = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
     listening = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    listener = threading.Thread(target=_listen, args=(reading, stop, folder), daemon=True)
+    listener = threading.Thread(target=_listen, args=(reading, stop, folder, patience), daemon=True)
     listener.start()
     try:
         yield stop
@@ -77,14 +84,23 @@ def interruptible(folder: Path) -> Iterator[Stop]:
         os.close(reading)
 
 
-def _listen(reading: int, stop: Stop, folder: Path) -> None:
-    while told := os.read(reading, 1):
+def _listen(reading: int, stop: Stop, folder: Path, patience: float | None) -> None:
+    end: float | None = None
+    while True:
+        ready, _, _ = select.select([reading], [], [], None if end is None else max(0.0, end - time.monotonic()))
+        if not ready:
+            _leave(folder)
+        told = os.read(reading, 1)
+        if not told:
+            return
         if told[0] not in SIGNALS:
             continue
         if stop.requested:
             _leave(folder)
         stop.requested = True
-        _say("\nFinishing this chunk; press Ctrl-C again to leave at once.\n")
+        end = None if patience is None else time.monotonic() + patience
+        most = "" if patience is None else f", for at most {patience} s"
+        _say(f"\nFinishing this chunk{most}; press Ctrl-C again to leave at once.\n")
 
 
 def _leave(folder: Path) -> None:

@@ -233,6 +233,7 @@ def _watched(experiment: "Experiment", folder: Path, *, resumed: bool) -> int:
     from headstart.cli.interrupts import interruptible
     from headstart.cli.searching import searching
     from headstart.cli.terminal import bars, console, escape, say
+    from headstart.hosts import crew
     from headstart.report import method_title
 
     def title(label: str) -> str:
@@ -243,7 +244,8 @@ def _watched(experiment: "Experiment", folder: Path, *, resumed: bool) -> int:
 
     if not resumed:
         say(experiment.notes)
-    with interruptible(folder) as stop:
+    # Several hosts end together, after the same chunk.
+    with interruptible(folder) if crew() is None else interruptible(folder, patience=None) as stop:
         start = experiment.resume if resumed else experiment.run
         with searching(title, stop) as told:
             result = start(folder, callbacks=bars(title, stop, in_rounds), searching=told)

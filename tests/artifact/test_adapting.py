@@ -8,7 +8,7 @@ import pytest
 
 import headstart as hs
 from headstart.artifact import Predictor
-from headstart.artifact.adapting import _folds, _Judged
+from headstart.artifact.adapting import _folds, _Judged, _words
 from headstart.artifact.target import Target
 from headstart.data.episodes import Episodes
 from headstart.data.tables.reading import TableSource
@@ -190,6 +190,13 @@ def test_classes_of_a_clients_own_are_learned_by_their_means(tmp_path):
     means = np.stack([embedded[own["y"] == name].mean(axis=0) for name in "ghi"])
     nearest = np.argmin(((embedded[:, None] - means) ** 2).sum(axis=-1), axis=1)
     assert list(mine.predict(own["x"])) == ["ghi"[i] for i in nearest]
+
+
+def test_words_say_why_a_model_is_adapted_that_is_right_less_often(model):
+    metric = next(metric for metric in model.problem.metrics if metric.name == "accuracy")
+    scores = {"loss": 1.2, "accuracy": 0.6}, {"loss": 1.1, "accuracy": 0.5}
+    assert _words(model.problem, metric, 5, 0.1, *scores, False, 20).endswith("how sure the model is, too.")
+    assert "decides" not in _words(model.problem, metric, 5, 0.1, scores[0], {**scores[0], "loss": 1.1}, False, 20)
 
 
 def test_rows_of_one_class_do_not_choose(model, frame):

@@ -39,6 +39,26 @@ def test_a_second_ctrl_c_leaves_a_slow_chunk_at_once(tiny, tmp_path):
     assert hs.load_run(tmp_path / "run").methods["per-fedavg"].table.num_rows
 
 
+def test_a_chunk_that_does_not_end_is_not_waited_for(tmp_path):
+    """Nor is a program that is being compiled: one Ctrl-C ends a run within seconds."""
+    lines = [
+        "import pathlib, time",
+        "from headstart.cli.interrupts import interruptible",
+        f"with interruptible(pathlib.Path({str(tmp_path)!r}), patience=0.3):",
+        "    print('begun', flush=True)",
+        "    while True: time.sleep(60)",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "\n".join(lines)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Finishing this chunk, for at most 0.3 s" in err
+    assert "Left at once; all up to the last checkpoint is kept." in err
+
+
 @pytest.mark.parametrize("module", ["typer", "jax"])
 def test_ctrl_c_while_modules_are_imported_leaves_without_a_traceback(tmp_path, module):
     """The command line's own modules come first, JAX when a command needs it."""

@@ -107,11 +107,11 @@ def lines(
     of logarithms.
     """
     alt = altair()
-    across = {"tickMinStep": 1, "labelExpr": WHOLE} if whole else {"labelExpr": LARGE}
+    across: dict[str, Any] = {"tickMinStep": 1, "labelExpr": WHOLE} if whole else {"labelExpr": LARGE}
     if ticks is not None:
         across |= {"values": list(ticks), "labelOverlap": "greedy"}
     scale = alt.Scale(type="log") if log else alt.Scale(zero=False)
-    up = alt.Axis(format="~g", labelOverlap="greedy") if log else alt.Axis(labelExpr=LARGE)
+    up = alt.Axis(labelExpr=LARGE, **({"format": "~g", "labelOverlap": "greedy"} if log else {}))
     base = alt.Chart().encode(
         x=alt.X(
             f"{x}:Q",

@@ -81,8 +81,8 @@ def _learned(comparison: Comparison) -> list[str]:
     who = [entry.title for entry, share in zip(entries, shares, strict=True) if share == most]
     each = f"{', '.join(who)} are each" if len(who) > 1 else f"{who[0]} is"
     tied = f"; for {ties:,} several tie" if ties else ""
-    third = f"{each} alone the best for {most:,} of {len(wins):,} clients{tied}."
-    third = third if most else "For no client is one method alone the best."
+    third = f"{each} the best method for {most:,} of {len(wins):,} clients{tied}."
+    third = third if most else "For no client is one method better than all others."
     lost = [entry.title for entry in entries if comparison.diverged(entry)]
     if lost:
         third += f" {', '.join(lost)} diverged with some of the seeds."
@@ -131,7 +131,10 @@ def _means(comparison: Comparison) -> Section:
     note = f"Seeds of {', '.join(lost)} have diverged: they come last, and their numbers are of the other seeds."
     note = note if lost else ""
     blocks: list[Block] = [Table("means", "Means at equal " + comparison.at, columns, rows, note)]
-    return Section("means", "Means and intervals", [*blocks, _intervals(comparison, drawn), _curves(comparison)])
+    blocks.append(_intervals(comparison, drawn))
+    if any(len(entry.rounds) > 1 for entry in comparison.entries):
+        blocks.append(_curves(comparison))
+    return Section("means", "Means and intervals", blocks)
 
 
 def _intervals(comparison: Comparison, drawn: dict[str, list[Any]]) -> Figure:
@@ -188,8 +191,8 @@ def _curves(comparison: Comparison) -> Figure:
 
 def _tests(comparison: Comparison) -> Section:
     columns = [
-        Column("better"), Column("than"), Column("by", True), Column("95% interval"), Column("p", True),
-        Column("p after Holm", True), Column("better on", True), Column("worse on", True), Column("verdict"),
+        Column("better"), Column("than"), Column("by", True), Column("verdict"), Column("95% interval"),
+        Column("p", True), Column("p after Holm", True), Column("better on", True), Column("worse on", True),
     ]  # fmt: skip
     blocks: list[Block] = []
     for name, title, pairs, what in (
@@ -215,11 +218,11 @@ def _pair_row(comparison: Comparison, pair: Pair, p: float) -> list[str]:
         pair.second if turned else pair.first,
         pair.first if turned else pair.second,
         metric.show(abs(difference.mean), beside=mean),
+        "differs" if pair.differs() else "may be chance",
         f"{metric.show(low, beside=mean)} to {metric.show(high, beside=mean)}" if difference.known else "none",
         _p(p),
         _p(pair.p),
         *map(str, on),
-        "differs" if pair.differs() else "may be chance",
     ]
 
 

@@ -48,7 +48,7 @@ def sweep_document(path: Path) -> Document:
             f"{steps_words(steps)}, over {last.shape[1]} seeds and {_judged(table)} clients."
         ],
         sections=[Section("sweep", "The sweep", blocks)],
-        warnings=["The sweep is going on. Algorithms are numbered in the order in which they were given."],
+        warnings=["The sweep is going on. Algorithms are numbered from 0 in the order in which they were given."],
     )
 
 
@@ -100,7 +100,7 @@ def _curves(metric: Metric, rounds: np.ndarray, scores: np.ndarray, order: np.nd
     return figure(
         "sweep",
         f"Mean {metric.name} by round",
-        f"Means over judged clients and seeds.{few}",
+        f"Means over judged clients and seeds; a line ends where a seed has diverged.{few}",
         f"Lines, now at: {said}.",
         chart,
         rows=rows,

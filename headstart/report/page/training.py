@@ -62,6 +62,8 @@ def _curves(evidence: Evidence, group: str) -> Figure:
                 band["round"] += [row["round"] for row in curve]
                 for name, sign in (("low", -1), ("high", 1)):
                     ends_of = [row["mean"] + sign * half for row, half in zip(curve, halves, strict=True)]
+                    if metric.unit == "%" and all(0 <= row["min"] <= row["max"] <= 1 for row in curve):
+                        ends_of = [min(max(end, 0.0), 1.0) for end in ends_of]  # no share lies outside
                     band[name] += [finite(metric.scale * end) for end in ends_of]
             if curve and steps in (method.steps[0], method.steps[-1]):
                 ends.append(f"{method.title} {adapted_after(steps)} {value(metric, curve[-1]['mean'])}")

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import headstart as hs
 from headstart.data.partitions import describe
 from headstart.errors import UsageError
 from headstart.metrics import METRICS
 from headstart.report.page.conduct import as_toml
-from headstart.report.page.document import Document, Table, Text
+from headstart.report.page.document import Column, Document, Section, Table, Text
 from headstart.report.page.reading import NEW, read_evidence
 from headstart.report.page.sentences import paired_over_clients
+from headstart.report.page.terminal import as_terminal
 from headstart.simulate import summarize
 from headstart.simulate.identity import data_digest
 from headstart.statistics import mean_interval
@@ -90,6 +92,12 @@ def test_every_section_is_there(document):
         assert figure.alternative.endswith(".") or ";" in figure.alternative
         for columns in figure.data.values():
             assert len({len(values) for values in columns.values()}) == 1, figure.name
+
+
+def test_a_band_of_shares_is_between_none_and_all(tmp_path):
+    made = hs.report.make_report(write_run(tmp_path / "run", clients=12, held_out=5, seed=5)).document
+    band = next(figure.data["band"] for figure in made.figures() if figure.name == "curves-new")
+    assert max(band["high"]) == 100, "it would go beyond"
 
 
 def test_the_table_of_clients_has_every_client_and_gain(run, document):
@@ -281,6 +289,22 @@ def test_a_terminal_has_the_sentences_and_tables(run, tmp_path):
     assert max(map(len, text.splitlines())) <= 100
     with pytest.raises(UsageError, match=r"\.html, \.md or \.txt"):
         hs.report.make_report(run).save(tmp_path / "page.pdf")
+
+
+@pytest.mark.parametrize("width", [50, 80, 200])
+def test_a_terminal_has_whole_words_or_names_what_it_has_no_room_for(width):
+    columns = [Column("method"), Column("mean accuracy, %", True), Column("interval"), Column("samples drawn", True)]
+    rows = [["per-fedavg-first-order", "93.3", "92.1 to 94.5", "1234567"], ["fedavg", "none", "none", "12"]]
+    made = Document("title", "about", [], [Section("s", "S", [Table("t", "T", columns, rows)])])
+    console = Console(width=width, force_terminal=False)
+    with console.capture() as captured:
+        console.print(as_terminal(made))
+    said = captured.get()
+    assert max(map(len, said.splitlines())) <= width
+    for word in ("per-fedavg-first-order", "accuracy,", "93.3", "92.1 to 94.5"):
+        assert word in " ".join(said.split())
+    assert ("1234567" in said) is (width > 50)
+    assert ("where there is more room: samples drawn." in " ".join(said.split())) is (width == 50)
 
 
 def test_a_hundred_thousand_clients_are_summed_up(tmp_path):

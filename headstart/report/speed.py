@@ -7,6 +7,7 @@ from rich.table import Table
 
 from headstart.bench import Bench
 from headstart.bench.cases import LOOP, OURS, VMAP
+from headstart.bench.turns import DISTURBED
 
 __all__ = ["speed_page", "speed_table"]
 
@@ -57,15 +58,16 @@ def _page(found: Bench) -> Iterator[str]:
             bars = (
                 "; ".join(("" if bar["holds"] else "**missed:** ") + _judged(bar) for bar in _decided(case)) or ABSENT
             )
-            row = [f"{case['case']}, a {case['unit']}", *sides, flops, _share(case["share"])]
+            row = [f"{case['case']}, per {case['unit']}", *sides, flops, _share(case["share"])]
             yield f"| {' | '.join([*row, duration(case['compile_seconds']), peak, bars])} |"
         yield from _notes(suite)
 
 
 def _notes(suite: Mapping[str, Any]) -> Iterator[str]:
-    disturbed = max((case["disturbed"] for case in suite["cases"]), default=0.0)
-    if disturbed > 0.06:
-        yield f"\nNot to be trusted: other processes took up to {disturbed:.0%} of the machine meanwhile."
+    disturbed = [case for case in suite["cases"] if case["disturbed"] > DISTURBED]
+    if disturbed:
+        named = "; ".join(f"{case['case']} ({case['disturbed']:.0%})" for case in disturbed)
+        yield f"\nNot to be trusted, for other processes took so much of the machine meanwhile: {named}."
     for note in dict.fromkeys(note for case in suite["cases"] for note in case["notes"]):
         yield f"\n{note[0].upper()}{note[1:]}."
 

@@ -78,8 +78,10 @@ def test_a_record_says_what_was_measured(tmp_path: Path) -> None:
 
     page = speed_page("# Speed\n\nBefore.\n", found)
     assert speed_page(page + "\nAfter.\n", found) == page + "\nAfter.\n"
-    assert "| bad, a round |" in page
+    assert "| bad, per round |" in page
     assert page.count("**missed:**") == 1
+    good["disturbed"], bad["disturbed"] = 0.0, 0.5
+    assert "meanwhile: bad (50%)." in speed_page(page, found)
 
 
 def test_what_is_no_record_is_refused(tmp_path: Path) -> None:

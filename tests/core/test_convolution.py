@@ -1,4 +1,5 @@
 from dataclasses import dataclass, field
+from functools import partial
 
 import equinox as eqx
 import flax.linen as linen
@@ -162,16 +163,41 @@ def test_every_form_is_the_native_convolution():
         for window in windows:
             result = reference(window)
             by_kernel = kernel_gradient(window, result)
-            for form in (forms.native_convolve, forms.patches_convolve):
+            wide = (2, 4) if window.strides[-1] == 1 and window.kernel_dilation[-1] == 1 else ()
+            for form in (
+                forms.native_convolve,
+                forms.patches_convolve,
+                *(partial(forms.widened_convolve, pixels=pixels) for pixels in wide),
+            ):
                 pairs.append((form(images, kernels, window), result))
                 pairs.append((form(images[:1], kernels[:1], window), result[:1]))
-            for form in (forms.native_correlate, forms.patches_correlate):
+            for form in (
+                forms.native_correlate,
+                forms.patches_correlate,
+                *(partial(forms.widened_correlate, pixels=pixels) for pixels in wide),
+            ):
                 pairs.append((form(images, result, window, (3, 2)), by_kernel))
                 pairs.append((form(images[:1], result[:1], window, (3, 2)), by_kernel[:1]))
         return pairs
 
     for ours, theirs in compare():
         close(ours, theirs, 2e-5)
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "filters", "strides", "together"),
+    [(16, 3, 16, 1, 4), (8, 3, 16, 1, 2), (4, 3, 16, 1, 1), (15, 3, 16, 1, 1), (8, 3, 32, 1, 2), (8, 16, 16, 1, 2),
+     (8, 16, 16, 2, 1), (8, 16, 32, 1, 1), (8, 32, 16, 1, 1)],
+)  # fmt: skip
+def test_few_filters_are_widened_until_there_is_a_fast_kernel(size, channels, filters, strides, together):
+    image, kernel = (
+        jnp.zeros((1, 2, size, size, channels), "float32"),
+        jnp.zeros((1, 3, 3, channels, filters), "float32"),
+    )
+    window = Window((strides, strides), ((1, 1), (1, 1)), (1, 1), (1, 1))
+    traced = jax.make_jaxpr(partial(forms.convolve, window=window))(image, kernel)
+    (found,) = (eqn for eqn in traced.jaxpr.eqns if eqn.primitive.name == "conv_general_dilated")
+    assert found.invars[1].aval.shape[-1] == filters * together
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -1,5 +1,7 @@
 """The ways to compute a batch of dense convolutions, and which one is chosen by shape."""
 
+from dataclasses import replace
+from functools import reduce
 from itertools import product
 from math import prod
 
@@ -17,36 +19,47 @@ FEW_CHANNELS = 4
 def convolve(image: Array, kernel: Array, *, window: Window) -> Array:
     """``(batch, n, *image, c), (batch, *kernel, c, o) -> (batch, n, *result, o)`` by the form that is fastest.
 
-    Processor time of one core in a loop, 20 images, XLA's own kernel / product of patches, oneDNN's where known:
+    Processor time of one core in a loop, 20 images, XLA's own kernel / the same widened / product of patches:
 
-    - 32x32, 5x5, 3 to 32 channels: 2.8 / **1.8** ms (0.6); 28x28, 5x5, 1 to 32: **0.21** / 0.47 (0.18)
-    - 32x32, 3x3, 16 to 16: **0.88** / 2.1 (0.64); 8x8, 3x3, 64 to 64: **0.42** / 0.61 (0.38)
-    - 16x16, 5x5, 32 to 64: **2.1** / 4.4 (1.9), and towards the image **2.2** / 11 (1.9)
-    - towards the image of a stride of two, 16x16 with 32 to 32x32 with 16: **0.48** / 8.0 (0.54), for the patches are
-      then taken from an image that is mostly zeros
-    - 1x1, 32x32 with 16 to 16x16 with 32: 0.10 / **0.07** (0.11)
+    - 32x32, 5x5, 3 to 32 channels: 3.1 / **0.51** / 2.9 ms; 28x28, 5x5, 1 to 32: **0.18** / **0.18** / 0.53
+    - 32x32, 3x3, 3 to 16: 0.78 / **0.20** / 0.78; 1 to 8: 0.60 / **0.05** / 0.57
+    - 32x32, 3x3, 16 to 16: 1.1 / **0.65** / 2.8; 16 to 8: 1.0 / **0.51** / 3.0
+    - 16x16, 3x3, 32 to 32: **0.45** / 0.60 / 1.1; 8x8, 3x3, 64 to 64: **0.46** / - / 0.61
+    - 16x16, 5x5, 32 to 64: **2.5** / - / 6.1
+
+    On an older processor, XLA's own / patches:
+
+    - towards the image of a stride of two, 16x16 with 32 to 32x32 with 16: **0.48** / 8.0, for the patches are then
+      taken from an image that is mostly zeros
+    - 1x1, 32x32 with 16 to 16x16 with 32: 0.10 / **0.07**
     - 64 problems of one channel each, as a depthwise convolution has, 16x16, 3x3: 8.8 / **3.4**
     - 4 problems, 16x16, 5x5, 32 to 64: **9.0** / 33
     """
-    batch, channels = image.shape[0], image.shape[-1]
-    alone = batch == channels == 1
-    few = channels <= FEW_CHANNELS and not alone and max(window.image_dilation) == 1
-    form = patches_convolve if few or not _has_kernel(image, kernel.shape[1:-2]) else native_convolve
-    return form(image, kernel, window)
+    batch, channels, filters = image.shape[0], *kernel.shape[-2:]
+    spatial = kernel.shape[1:-2]
+    depthwise = batch > 1 and max(channels, filters) <= FEW_CHANNELS and max(window.image_dilation) == 1
+    if depthwise or not _has_kernel(image, spatial):
+        return patches_convolve(image, kernel, window)
+    # With so few channels XLA's kernel takes its time unless there are twice as many filters.
+    enough = 2 * FILTERS if channels <= FEW_CHANNELS else FILTERS if channels < FILTERS else 0
+    return widened_convolve(image, kernel, window, _together(image, window, spatial, filters, enough))
 
 
 def correlate(image: Array, result: Array, *, window: Window, kernel_shape: Shape) -> Array:
     """``(batch, n, *image, c), (batch, n, *result, o) -> (batch, *kernel, c, o)`` by the form that is fastest.
 
-    As above, XLA's own kernel / product of patches, oneDNN's; the first three lines before samples went in parts:
+    As above, XLA's own kernel / widened / product of patches:
 
-    - 32x32, 5x5, 3 to 32: **0.62** / 2.3 ms (0.47); 32x32, 3x3, 16 to 16: **0.97** / 2.5 (0.47)
-    - 16x16, 5x5, 32 to 64: **2.3** / 5.7 (2.0); 8x8, 3x3, 64 to 64: **0.58** / 0.67 (0.43)
-    - 1x1, 32x32 with 16 to 16x16 with 32: 0.45 / **0.10** (0.11)
-    - 4 problems, 16x16, 5x5, 32 to 64: **10** / 38
+    - 32x32, 5x5, 3 to 32: **0.77** / 1.2 / 3.1 ms; 32x32, 3x3, 3 to 16: 0.35 / **0.27** / 0.90
+    - 32x32, 3x3, 16 to 16: 1.5 / **1.1** / 3.5; 16 to 8: 1.4 / **1.0** / -
+    - 16x16, 3x3, 32 to 32: **0.81** / 0.86 / 1.6; 8x8, 3x3, 64 to 64: **0.71** / - / 0.83
+    - on an older processor, 1x1, 32x32 with 16 to 16x16 with 32: 0.45 / - / **0.10**
+    - 4 problems, 16x16, 5x5, 32 to 64: **10** / - / 38
     """
-    form = native_correlate if _has_kernel(image, kernel_shape) else patches_correlate
-    return form(image, result, window, kernel_shape)
+    if not _has_kernel(image, kernel_shape):
+        return patches_correlate(image, result, window, kernel_shape)
+    together = _together(image, window, kernel_shape, result.shape[-1], FILTERS)
+    return widened_correlate(image, result, window, kernel_shape, together)
 
 
 def _has_kernel(image: Array, kernel: Shape) -> bool:
@@ -139,6 +152,54 @@ def native_correlate(image: Array, result: Array, window: Window, kernel_shape: 
     total = jnp.zeros((batch, channels, *kernel_shape, result.shape[-1]), image.dtype)
     total, _ = lax.scan(add, total, (split(image), split(result)))
     return jnp.moveaxis(total, 1, -2)
+
+
+FILTERS = 32
+"""With fewer of them, XLA has no fast kernel, unless there are as many channels."""
+MOST_TOGETHER = 4
+
+
+def _together(image: Array, window: Window, kernel: Shape, filters: int, enough: int) -> int:
+    """How many neighbouring pixels of a result to compute as one, so that there are ``enough`` filters.
+
+    Along the last axis, in two dimensions, and where it does not jump: a widened kernel would be mostly zeros. Nor
+    where it would be as large as the image: XLA swaps the two then, into an order that is slow.
+    """
+    if len(kernel) != 2 or (window.strides[-1], window.image_dilation[-1], window.kernel_dilation[-1]) != (1, 1, 1):
+        return 1
+    width, pixels = window.output(image.shape[2:-1], kernel)[-1], 1
+
+    def fits(pixels: int) -> bool:
+        return width % pixels == 0 and width // pixels >= kernel[-1]
+
+    while pixels < MOST_TOGETHER and pixels * filters < enough and fits(2 * pixels):
+        pixels *= 2
+    return pixels
+
+
+def _wide(window: Window, pixels: int) -> Window:
+    return replace(window, strides=(*window.strides[:-1], pixels))
+
+
+def widened_convolve(image: Array, kernel: Array, window: Window, pixels: int) -> Array:
+    """Neighbouring pixels of the result as so many times the filters: each sees its part of a wider kernel."""
+    if pixels == 1:
+        return native_convolve(image, kernel, window)
+    unpadded = [(0, 0)] * (kernel.ndim - 3)
+    shifted = [jnp.pad(kernel, (*unpadded, (at, pixels - 1 - at), (0, 0), (0, 0))) for at in range(pixels)]
+    out = native_convolve(image, jnp.concatenate(shifted, -1), _wide(window, pixels))
+    return out.reshape(*out.shape[:-2], -1, kernel.shape[-1])
+
+
+def widened_correlate(image: Array, result: Array, window: Window, kernel_shape: Shape, pixels: int) -> Array:
+    """The same for the transpose by the kernel, whose parts in the wider one are added up."""
+    if pixels == 1:
+        return native_correlate(image, result, window, kernel_shape)
+    *rest, width = kernel_shape
+    merged = result.reshape(*result.shape[:-2], -1, pixels * result.shape[-1])
+    wide = native_correlate(image, merged, _wide(window, pixels), (*rest, width + pixels - 1))
+    parts = [lax.slice_in_dim(part, at, at + width, axis=-3) for at, part in enumerate(jnp.split(wide, pixels, -1))]
+    return reduce(jnp.add, parts)
 
 
 FEWEST_SAMPLES = 8

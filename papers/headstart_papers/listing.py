@@ -29,7 +29,7 @@ class Reading(NamedTuple):
 
     @property
     def time_to_decide(self) -> float | None:
-        """Seconds on 2 cores for the seeds that would decide it, each as long as those took that were run."""
+        """Seconds on 2 cores for the seeds that would decide it, each as long as the quickest took."""
         count, claim = self.verdict.seeds_to_decide, self.verdict.claim
         compared = {
             (operand.row or row, method)
@@ -39,7 +39,8 @@ class Reading(NamedTuple):
             for method in operand.methods
         }
         cells = [cell for key in compared if (cell := self.results.cell(*key))]
-        return None if count is None else count * sum(cell.took / len(cell.seeds) for cell in cells) / CORES
+        seconds = sum(min(file["took"] / len(file["seeds"]) for file in cell.files) for cell in cells)
+        return None if count is None else count * seconds / CORES
 
 
 @dataclass

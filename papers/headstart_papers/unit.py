@@ -22,7 +22,6 @@ from headstart.models import MODELS
 from headstart.problems import Classification, Problem, Prototypes, Waves, problem_for
 from headstart.simulate import Callback, Evaluation
 from headstart.simulate.identity import data_digest
-from headstart_papers import held_back
 from headstart_papers.extras import EXTRAS, MEASURES
 from headstart_papers.record import Unit, merged
 from headstart_papers.released import METHODS
@@ -33,8 +32,8 @@ DIGITS = 6
 """Significant digits that a result file keeps."""
 FORMAT = 1
 
-FEDERATIONS = {**DATASETS, "waves": waves, "cifar100": held_back.cifar100}
-"""The named data sets, the one with nothing to predict, and CIFAR-100 that may keep images for validation."""
+FEDERATIONS = {**DATASETS, "waves": waves}
+"""The named data sets, and the one with nothing to predict."""
 
 
 class Job(NamedTuple):

@@ -28,12 +28,15 @@ def constant_scores(partition: Partition, metric: str, group: str) -> Constants 
     """The scores of constants for the clients of a group, ``new`` or ``all``, as the metric of a model's are.
 
     A client's own constant is learned from the rows that it adapts on: the class that most of them have, or their mean.
-    ``None`` for other metrics than these are best for, and where samples are no rows with one label each.
+    ``None`` for other metrics than these are best for, where samples are no rows with one label each, and where a host
+    of several has let go of them.
     """
     samples = partition.samples
     labels = np.asarray(samples.y)
     wanted = "accuracy" if samples.classes is not None else "rmse"
     if metric != wanted or labels.ndim != 1 or partition.episodes is not None:
+        return None
+    if len(labels) <= partition.train.rows.max(initial=-1):
         return None
     clients = len(partition)
     trained = clients - partition.held_out

@@ -5,6 +5,7 @@ import pytest
 
 import headstart as hs
 from headstart.data import tables
+from headstart.data.shared import share_of
 from headstart.report.naive import constant_scores, naive_note
 
 SETTINGS = ["train.rounds=2", "train.backend=vmap", "model.hidden=[4]", "evaluate.steps=[0,1]", "evaluate.every=2"]
@@ -32,6 +33,11 @@ def test_of_classes_it_is_the_most_frequent():
     partition = tables.table(noise("kind"), client="who", label="kind").partition
     right = np.mean([np.mean(np.asarray(partition.samples.y)[rows] == 0) for rows in partition.query])
     assert constant_scores(partition, "accuracy", "all").shared == pytest.approx(right)
+
+
+def test_of_rows_that_a_host_has_let_go_of_nothing_is_said():
+    share = share_of(tables.table(noise("kind"), client="who", label="kind"), 0, 2, lambda federation: "digest")
+    assert constant_scores(share.partition, "accuracy", "all") is None
 
 
 def test_a_run_that_is_no_better_says_so():

@@ -24,6 +24,8 @@ GENTLE = 10
 """How much the page gives way to training on a busy machine: more, and it would never be made there."""
 SHARE = 0.03
 """Of a core's time, for making pages: a page that took long to make stays the newest one for longer."""
+FIRST = 0.2
+"""Seconds that the first page counts for: most of what it takes is taken once, and says nothing of the next."""
 FAREWELL = 12.0
 """Seconds that the page of a run which has ended is still there for a browser to have its last state."""
 ASIDE = f"""
@@ -124,9 +126,9 @@ class Watch:
         with self._making:
             version = self.version()
             if self._made is None or self._made[0] != version:
-                began = time.thread_time()
+                first, began = self._made is None, time.thread_time()
                 self._made = (version, as_html(ongoing_document(self.runs), live=FOLLOW.replace("SEEN", version)))
-                took = time.thread_time() - began
+                took = FIRST if first else time.thread_time() - began
                 self._resting_until = time.monotonic() + took * (1 / SHARE - 1)
             return self._made[1]
 

@@ -106,6 +106,15 @@ def test_a_page_that_took_long_to_make_stays_for_long(run):
     watching.close()
 
 
+def test_what_the_first_page_takes_once_does_not_keep_the_next_ones_back(run, monkeypatch):
+    took = iter([0.0, 9.0])
+    monkeypatch.setattr(live.time, "thread_time", lambda: next(took, 9.0))
+    watching = hs.report.Watch([run])
+    watching.page()
+    assert watching._resting_until < live.time.monotonic() + 10
+    watching.close()
+
+
 def test_it_says_how_far_each_method_is(run):
     document = ongoing_document([run])
     (table,) = (table for table in document.tables() if table.name == "progress")

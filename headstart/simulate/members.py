@@ -129,7 +129,7 @@ def over_members(one: Callable[..., Any], at_once: int, devices: int) -> Any:
 
     if devices == 1:
         return jax.jit(several)
-    mesh = jax.make_mesh((devices,), (RUN_AXIS,), axis_types=(AxisType.Auto,), devices=jax.devices()[:devices])
+    mesh = jax.make_mesh((devices,), (RUN_AXIS,), axis_types=(AxisType.Auto,), devices=jax.local_devices()[:devices])
     split, same = PartitionSpec(RUN_AXIS), PartitionSpec()
 
     def spread(runs: Member, *common: Any) -> Any:

@@ -64,7 +64,7 @@ class Trials:
         self.number = len(trials)
         self.rounds = np.zeros(self.number, int)
         """How far each has come."""
-        available = devices or jax.device_count()
+        available = devices or jax.local_device_count()  # of several hosts, the first one searches
         small = self._plan.at_once is None or self._plan.at_once > 1
         width = min(TOGETHER, self.number) if small else 1
         self.together = -(-width // available) * available if self.number > 1 else 1
